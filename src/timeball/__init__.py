@@ -1,0 +1,25 @@
+"""Timeball: scheduled jobs in a shared SQL database. Any number of instances, each tick fires exactly once."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from timeball.errors import TimeballError
+
+if TYPE_CHECKING:
+    from timeball.app.scheduler import Scheduler
+    from timeball.executors.function.context import RunContext
+
+__version__ = "0.1.0"
+
+__all__ = ["RunContext", "Scheduler", "TimeballError", "__version__"]
+
+_LAZY = {"Scheduler": "timeball.app.scheduler", "RunContext": "timeball.executors.function.context"}
+
+
+def __getattr__(name: str) -> Any:
+    """The large names come when they are asked for, so that `timeball --help` is instant."""
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'timeball' has no attribute {name!r}")

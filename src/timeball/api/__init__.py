@@ -1,0 +1,1 @@
+"""HTTP faces. Health now; the API for jobs and runs is to come."""

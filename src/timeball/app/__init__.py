@@ -1,0 +1,1 @@
+"""Wiring: the only layer that constructs things."""

@@ -1,0 +1,123 @@
+"""`timeball serve`: one instance as a process of its own. Owns the signals, the HTTP server and the order of the end.
+
+The web server never decides when the instance leaves: with an open stream it may wait for ever and then skip its
+shutdown. On SIGTERM the engine first stops claiming and hands over, drains, and only then the server is told to end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from timeball.app.scheduler import Scheduler
+from timeball.errors import SettingsError, TimeballError
+from timeball.observe.logs import configure_logging
+from timeball.settings import Settings
+
+SWITCH_INTERVAL_SECONDS = 0.001
+"""How long a busy Python thread may hold the interpreter: a job's endless loop must not make others late."""
+SERVER_END_SECONDS = 2.0
+SECOND_SIGNAL_STATUS = 130
+_log = logging.getLogger("timeball.serve")
+
+
+def serve(scheduler: Scheduler, *, http: bool) -> list[int]:
+    """Run until SIGTERM or SIGINT; the runs that had not ended when the drain time was over.
+
+    A second signal ends the process at once; what it leaves is found by the others. Raises TimeballError at start.
+    """
+    settings = scheduler.settings
+    configure_logging(settings.log_level)
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    ended = threading.Event()
+    _own_signals(ended)
+    with _http(scheduler, settings) if http else _no_http():
+        scheduler.start()
+        _announce(scheduler, settings)
+        while not ended.wait(1.0):
+            pass
+        _log.info("draining: no more claims; up to %g s for what still runs", settings.drain_seconds)
+        left = scheduler.stop()
+    if left:
+        _log.warning("left %d runs that had not ended: %s", len(left), ", ".join(map(str, left)))
+    return left
+
+
+def _own_signals(ended: threading.Event) -> None:
+    def on_signal(number: int, _frame: object) -> None:
+        if ended.is_set():
+            _log.warning("second signal: ending at once")
+            os._exit(SECOND_SIGNAL_STATUS)
+        _log.info("got %s", signal.Signals(number).name)
+        ended.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+
+
+def _announce(scheduler: Scheduler, settings: Settings) -> None:
+    health = scheduler.health
+    if health is not None:
+        functions = ", ".join(scheduler.functions.names()) or "none"
+        _log.info("%s is up; functions: %s; commands: %s", health.name, functions, settings.command_allow or "off")
+
+
+@contextmanager
+def _no_http() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _http(scheduler: Scheduler, settings: Settings) -> Iterator[None]:
+    """The web server in a thread of its own, on a socket that is bound before anything else starts."""
+    uvicorn, make_app = _server_parts()
+    listener = _bind(settings.host, settings.port)
+    host, port = listener.getsockname()[:2]
+    config = uvicorn.Config(
+        make_app(lambda: scheduler.health), log_level="warning", lifespan="off", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="timeball-http", daemon=True)
+    thread.start()
+    _log.info("http://%s:%d/healthz", host, port)
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(SERVER_END_SECONDS)
+        listener.close()
+
+
+def _server_parts() -> tuple[Any, Any]:
+    try:
+        import uvicorn  # noqa: PLC0415 - an extra, and slow to import
+
+        from timeball.api.health import make_app  # noqa: PLC0415 - needs the extra
+    except ImportError as error:
+        raise SettingsError(
+            "the HTTP server needs an extra", hint="pip install 'timeball[server]', or --no-http"
+        ) from error
+    return uvicorn, make_app
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise TimeballError(
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            hint="another --port, or --port 0 for any free one",
+        ) from error
+    return listener

@@ -1,0 +1,34 @@
+"""`timeball apply FILE`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from timeball.cli.context import Context, common, table
+from timeball.errors import InvalidInput
+from timeball.service.files import read_jobs
+
+
+@click.command(name="apply")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--prune", is_flag=True, help="Delete the jobs that the file does not name.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@common
+def command(context: Context, file: Path, prune: bool, dry_run: bool) -> None:
+    """Make the jobs be what a TOML (or .json) file says. Everything is checked before anything is changed."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read {file}: {error}") from error
+    service = context.jobs
+    done = service.apply(read_jobs(text, json_format=file.suffix == ".json"), prune=prune, dry_run=dry_run)
+    context.notes(service)
+    rows = [(d.name, d.action, d.version) for d in done]
+    title = "WOULD" if dry_run else "DID"
+    context.show(
+        {"dry_run": dry_run, "jobs": [asdict(d) for d in done]},
+        lambda: table(("NAME", title, "VERSION"), rows, empty="the file names no jobs"),
+    )

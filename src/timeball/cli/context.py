@@ -1,0 +1,134 @@
+"""What most commands need: the common options, the settings, the parts, the output."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from timeball.app.schema import ensure_schema
+from timeball.app.wiring import Parts, connect, current_actor
+from timeball.clock import parse_instant
+from timeball.errors import InvalidInput
+from timeball.service.jobs import JobService
+from timeball.settings import Settings, load_settings
+
+
+def common(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --db, --namespace, --config and --json; the command gets one `Context` as its first argument."""
+
+    @click.option("--db", "database_url", metavar="URL", help="The database; sqlite:///FILE or postgresql://…")
+    @click.option("--namespace", metavar="NAME", help="The namespace of the jobs (default: default).")
+    @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings file (timeball.toml).")
+    @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
+    @functools.wraps(command)
+    def wrapped(
+        database_url: str | None, namespace: str | None, config: Path | None, as_json: bool, **arguments: Any
+    ) -> Any:
+        context = Context({"database_url": database_url, "namespace": namespace}, config, as_json)
+        try:
+            return command(context, **arguments)
+        finally:
+            context.close()
+
+    return wrapped
+
+
+class Context:
+    """Settings and parts, made when first asked for."""
+
+    def __init__(self, flags: dict[str, Any], config: Path | None, as_json: bool) -> None:
+        self.flags = flags
+        self.config = config
+        self.as_json = as_json
+        self._parts: Parts | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """File, environment, flags."""
+        return load_settings(self.flags, config=self.config)
+
+    @property
+    def parts(self) -> Parts:
+        """The database with a schema that this version can work on; a database without one gets it."""
+        if self._parts is None:
+            parts = connect(self.settings)
+            ensure_schema(parts.store, parts.settings, upgrade=False)
+            self._parts = parts
+        return self._parts
+
+    @property
+    def jobs(self) -> JobService:
+        """The job use-cases, in the name of the user at the terminal."""
+        return self.parts.jobs(current_actor("cli"))
+
+    def notes(self, service: JobService) -> None:
+        """Remarks go to standard error, out of the way of programs."""
+        for note in service.notes:
+            click.echo(f"note: {note}", err=True)
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if self._parts is not None:
+            self._parts.store.close()
+
+    def show(self, document: Any, people: Callable[[], None]) -> None:
+        """One JSON document for programs, or whatever suits people."""
+        if self.as_json:
+            click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        else:
+            people()
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+    """A plain table that stays readable in a pipe: columns as wide as needed, nothing cut."""
+    lines = [[("-" if cell is None else str(cell)) for cell in row] for row in rows]
+    if not lines:
+        click.echo(empty)
+        return
+    widths = [max(len(line[i]) for line in [list(titles), *lines]) for i in range(len(titles))]
+    for number, line in enumerate([list(titles), *lines]):
+        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        click.echo(click.style(text, bold=True) if number == 0 else text)
+
+
+def json_object(text: str | None, field: str) -> dict[str, Any] | None:
+    """A JSON object from a flag. Raises InvalidInput."""
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(
+            f"{field} is not JSON: {error}", hint='for example \'{"region": "eu"}\'', field=field
+        ) from error
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{field} must be a JSON object", hint='for example \'{"region": "eu"}\'', field=field)
+    return value
+
+
+def instant_option(text: str | None, field: str, now: Callable[[], int]) -> int | None:
+    """An instant from a flag: RFC 3339, or an age like 90s, 15m, 2h, 7d before now. Raises InvalidInput."""
+    if text is None:
+        return None
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+    number, unit = text[:-1], text[-1:]
+    if unit in units and number.replace(".", "", 1).isdigit():
+        return now() - round(float(number) * units[unit] * 1_000_000)
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise InvalidInput(
+            f"--{field} {text!r} is no instant",
+            hint="2026-12-01T09:00:00Z, or an age: 90s, 15m, 2h, 7d",
+            field=field,
+        ) from error
+
+
+def duration_ms(later: int | None, earlier: int | None) -> float | None:
+    """Milliseconds between two instants in microseconds."""
+    return None if later is None or earlier is None else (later - earlier) / 1000

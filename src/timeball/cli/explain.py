@@ -1,0 +1,58 @@
+"""`timeball explain`: needs no database."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from timeball.cli.context import instant_option, table
+from timeball.clock import format_instant, local_instant, wall_us
+from timeball.schedule import parse, resolve_zone
+
+
+@click.command(name="explain")
+@click.argument("text")
+@click.option("--timezone", metavar="Z", default="UTC", show_default=True, help="IANA time zone.")
+@click.option("--dialect", metavar="D", default="standard", show_default=True, help="How cron text is read.")
+@click.option("--dst", metavar="RULE", default="vixie", show_default=True, help="Daylight saving: vixie or literal.")
+@click.option("--from", "start", metavar="T", help="Ticks after this instant (default: now).")
+@click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many ticks.")
+@click.option("--previous", is_flag=True, help="The ticks before it instead, the latest first.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def command(
+    text: str,
+    timezone: str,
+    dialect: str,
+    dst: str,
+    start: str | None,
+    count: int,
+    previous: bool,
+    as_json: bool,
+) -> None:
+    """Say in words what a schedule means, and its next ticks.
+
+    \b
+    timeball explain "*/15 9-17 * * mon-fri" --timezone Europe/Paris
+    """
+    instant = instant_option(start, "from", wall_us) if start else wall_us()
+    assert instant is not None
+    schedule = parse(text, timezone=timezone, dialect=dialect, dst=dst, anchor=instant)
+    zone = resolve_zone(schedule.timezone)
+    step = schedule.previous_before if previous else schedule.next_after
+    ticks: list[int] = []
+    while len(ticks) < count and (tick := step(ticks[-1] if ticks else instant)) is not None:
+        ticks.append(tick)
+    words = schedule.describe()
+    if as_json:
+        click.echo(
+            json.dumps(
+                {"text": words, "ticks": [local_instant(t, zone).isoformat() for t in ticks]},
+                ensure_ascii=False,
+                indent=2,
+            )
+        )
+        return
+    click.echo(words)
+    rows = [(local_instant(t, zone).isoformat(" "), format_instant(t)) for t in ticks]
+    table((f"TICK ({schedule.timezone})", "UTC"), rows, empty="no tick")

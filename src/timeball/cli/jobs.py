@@ -1,0 +1,223 @@
+"""`timeball jobs …`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from timeball.cli.context import Context, common, json_object, table
+from timeball.cli.views import change_json, job_json, short_instant, target_text
+from timeball.clock import format_instant, local_instant
+from timeball.errors import InvalidInput
+from timeball.model.job import Definition, Job, JobState
+from timeball.schedule import Schedule, resolve_zone
+from timeball.store.changes import ChangeResult
+
+EXIT_NOTHING = 0
+
+
+@click.group(name="jobs")
+def command() -> None:
+    """Make, list, show, start, stop, trigger and delete jobs."""
+
+
+def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that make up a definition."""
+    options = [
+        click.option("--schedule", metavar="TEXT", help="Cron (5 or 6 fields), @every 90s, @at INSTANT, or none."),
+        click.option("--timezone", metavar="ZONE", help="IANA time zone (default: UTC)."),
+        click.option("--dialect", metavar="D", help="How cron text is read (default: standard)."),
+        click.option("--dst", metavar="RULE", help="Daylight saving: vixie (default) or literal."),
+        click.option("--overlap", metavar="P", help="skip (default), queue, replace or allow."),
+        click.option("--misfire", metavar="P", help="run_once (default), run_all or skip."),
+        click.option("--on-lost", metavar="P", help="fail (default), rerun or hold."),
+        click.option("--timeout", metavar="S", type=float, help="Seconds an attempt may take."),
+        click.option("--set", "settings", metavar="FIELD=VALUE", multiple=True, help="Any other field; repeatable."),
+        click.option("--function", metavar="NAME", help="Run a registered function."),
+        click.option("--args", metavar="JSON", help="Arguments of the function: a JSON object."),
+        click.option("--command", "is_command", is_flag=True, help="Run a command: --command -- ARGV…"),
+        click.argument("argv", nargs=-1, metavar="[-- ARGV…]"),
+    ]
+    return functools.reduce(lambda f, option: option(f), reversed(options), function)
+
+
+@command.command()
+@click.argument("name")
+@definition_options
+@click.option("--stopped", is_flag=True, help="Create it stopped.")
+@common
+def add(context: Context, name: str, stopped: bool, **given: Any) -> None:
+    """Create a job.
+
+    \b
+    timeball jobs add hello --schedule "*/10 * * * * *" --command -- /bin/echo hello
+    timeball jobs add report --schedule "0 9 * * mon-fri" --timezone Europe/Paris --function report
+    """
+    if given["schedule"] is None:
+        raise InvalidInput("--schedule is missing", hint='"*/5 * * * *", "@every 90s", or none for manual runs only')
+    service = context.jobs
+    job = service.create(name, _definition(given), active=not stopped)
+    context.notes(service)
+    context.show(job_json(job), lambda: _created(job, service.schedule_of(job)))
+
+
+@command.command()
+@click.argument("name")
+@definition_options
+@click.option("--version", "expected", type=int, help="Only if the job is still at this version.")
+@common
+def edit(context: Context, name: str, expected: int | None, **given: Any) -> None:
+    """Change a job's definition; what is not named stays. No tick of the old definition starts afterwards."""
+    service = context.jobs
+    base = service.get(name)
+    version = base.version if expected is None else expected
+    result = service.edit(name, _definition(given, base.definition), expected_version=version)
+    context.notes(service)
+    context.show(change_json(result), lambda: _changed(result, "edited"))
+
+
+@command.command(name="list")
+@click.option("--state", type=click.Choice(["active", "stopped", "broken"]), help="Only jobs in this state.")
+@common
+def list_(context: Context, state: str | None) -> None:
+    """List the jobs."""
+    jobs = context.jobs.list(state=state or "")
+    rows = [
+        (j.name, j.state.value, j.definition.schedule, j.definition.timezone, _next(j), target_text(j)) for j in jobs
+    ]
+    titles = ("NAME", "STATE", "SCHEDULE", "ZONE", "NEXT DUE (UTC)", "RUNS")
+    context.show([job_json(j) for j in jobs], lambda: table(titles, rows, empty="no jobs; timeball jobs add makes one"))
+
+
+@command.command()
+@click.argument("name")
+@common
+def show(context: Context, name: str) -> None:
+    """Show one job: its definition, in words, and its state."""
+    service = context.jobs
+    job = service.get(name)
+    document = job_json(job)
+    if job.state is not JobState.BROKEN:
+        document["text"] = service.schedule_of(job).describe()
+    context.show(document, lambda: table(("FIELD", "VALUE"), document.items(), empty=""))
+
+
+@command.command()
+@click.argument("name")
+@common
+def start(context: Context, name: str) -> None:
+    """Make a job active from its next tick on. The time it was stopped is not replayed."""
+    result = context.jobs.start(name)
+    context.show(change_json(result), lambda: _changed(result, "started"))
+
+
+@command.command()
+@click.argument("name")
+@click.option("--cancel-running", is_flag=True, help="Also ask the owners of what still runs to cancel it.")
+@common
+def stop(context: Context, name: str, cancel_running: bool) -> None:
+    """Stop a job: when this answers, no later tick starts, on any instance; what still runs is listed."""
+    result = context.jobs.stop(name, cancel_running=cancel_running)
+    context.show(change_json(result), lambda: _changed(result, "stopped"))
+
+
+@command.command()
+@click.argument("name")
+@click.option("--cancel-running", is_flag=True, help="Also ask the owners of what still runs to cancel it.")
+@common
+def delete(context: Context, name: str, cancel_running: bool) -> None:
+    """Delete a job; its name is free, its history stays until retention removes it."""
+    result = context.jobs.delete(name, cancel_running=cancel_running)
+    document = {**change_json(result), "state": "deleted"}
+    context.show(document, lambda: _changed(result, "deleted"))
+
+
+@command.command()
+@click.argument("name")
+@click.option("--args", metavar="JSON", help="Arguments for this run: a JSON object.")
+@click.option("--key", metavar="KEY", help="Idempotency key: the same key again gives the same run.")
+@common
+def trigger(context: Context, name: str, args: str | None, key: str | None) -> None:
+    """Run a job now, once, by hand. The schedule is not touched."""
+    run_id = context.jobs.trigger(name, args=json_object(args, "args"), idempotency_key=key)
+    context.show({"job": name, "run": run_id}, lambda: click.echo(f"run {run_id} of {name} is due now"))
+
+
+@command.command(name="next")
+@click.argument("name")
+@click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many ticks.")
+@common
+def next_(context: Context, name: str, count: int) -> None:
+    """Show a job's next ticks, in its zone and in UTC."""
+    job, ticks = context.jobs.next_ticks(name, count)
+    zone = resolve_zone(job.definition.timezone)
+    document = {
+        "name": job.name,
+        "state": job.state.value,
+        "ticks": [local_instant(t, zone).isoformat() for t in ticks],
+    }
+    rows = [(local_instant(t, zone).isoformat(" "), format_instant(t)) for t in ticks]
+    empty = (
+        f"{name} is {job.state.value}: no tick is coming" if job.state is not JobState.ACTIVE else "no tick is coming"
+    )
+    context.show(document, lambda: table((f"TICK ({job.definition.timezone})", "UTC"), rows, empty=empty))
+
+
+def _definition(given: dict[str, Any], base: Definition | None = None) -> Definition:
+    values: dict[str, Any] = base.to_dict() if base is not None else {}
+    names = {"timeout": "timeout_seconds"}
+    for option in ("schedule", "timezone", "dialect", "dst", "overlap", "misfire", "on_lost", "timeout"):
+        if given[option] is not None:
+            values[names.get(option, option)] = given[option]
+    values |= _target(given, required=base is None)
+    definition = Definition.from_dict(values)
+    for text in given["settings"]:
+        field, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidInput(f"--set {text!r} has no =", hint="--set FIELD=VALUE")
+        definition = definition.with_text(field, value)
+    return definition
+
+
+def _target(given: dict[str, Any], *, required: bool) -> dict[str, Any]:
+    function, argv, args = given["function"], list(given["argv"]), json_object(given["args"], "args")
+    if given["is_command"] and function is not None:
+        raise InvalidInput("--function and --command exclude each other")
+    values: dict[str, Any] = {} if args is None else {"args": args}
+    if given["is_command"]:
+        if not argv:
+            raise InvalidInput("--command needs the command behind --", hint="--command -- /bin/echo hello")
+        return {**values, "executor": "command", "target": {"argv": argv}}
+    if argv:
+        raise InvalidInput(f"unexpected {argv[0]!r}", hint="a command is given as --command -- ARGV…")
+    if function is not None:
+        return {**values, "executor": "function", "target": {"name": function}}
+    if required:
+        raise InvalidInput("say what to run", hint="--function NAME, or --command -- ARGV…")
+    return values
+
+
+def _created(job: Job, schedule: Schedule) -> None:
+    click.echo(f"{job.name} created, {job.state.value}: {schedule.describe()}")
+    if job.next_due_at is not None:
+        click.echo(f"next due {format_instant(job.next_due_at)}")
+
+
+def _changed(result: ChangeResult, word: str) -> None:
+    if not result.changed:
+        click.echo(f"{result.job.name} was {result.job.state.value} already; nothing changed")
+    else:
+        click.echo(f"{result.job.name} {word}; {result.removed_runs} planned runs removed")
+    _still_running(result.still_running)
+
+
+def _still_running(runs: Sequence[Any]) -> None:
+    for run in runs:
+        click.echo(f"still running: run {run.run_id} on {run.instance} since {format_instant(run.started_at)}")
+
+
+def _next(job: Job) -> str | None:
+    return short_instant(job.next_due_at)

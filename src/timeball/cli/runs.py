@@ -1,0 +1,122 @@
+"""`timeball runs …`."""
+
+from __future__ import annotations
+
+import click
+
+from timeball.cli.context import Context, common, instant_option, table
+from timeball.cli.views import attempt_json, run_json, short_instant, short_ms
+from timeball.errors import InvalidInput
+from timeball.model.states import State
+from timeball.store.runs import RunFilter
+
+
+@click.group(name="runs")
+def command() -> None:
+    """List runs, show one, read its output."""
+
+
+@command.command(name="list")
+@click.option("--job", metavar="NAME", help="Only this job's runs.")
+@click.option("--state", "states", metavar="S", multiple=True, help="Only runs in this state; repeatable.")
+@click.option("--since", metavar="T", help="Due at or after: RFC 3339, or an age like 15m.")
+@click.option("--until", metavar="T", help="Due before.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
+@common
+def list_(
+    context: Context,
+    job: str | None,
+    states: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    limit: int,
+) -> None:
+    """List runs, the newest first."""
+    known = [str(state) for state in State]
+    for state in states:
+        if state not in known:
+            raise InvalidInput(f"there is no state {state!r}", hint=f"one of {', '.join(known)}", field="state")
+    store, namespace = context.parts.store, context.settings.namespace
+    if job is not None:
+        context.jobs.get(job)
+    clock = store.members.clock
+    wanted = RunFilter(
+        job=job,
+        states=states,
+        since=instant_option(since, "since", clock),
+        until=instant_option(until, "until", clock),
+        limit=limit,
+    )
+    documents = [run_json(run) for run in store.runs.list(namespace, wanted)]
+    titles = ("ID", "JOB", "KIND", "DUE (UTC)", "STATE", "TRY", "INSTANCE", "LATE MS", "TOOK MS", "WHY")
+    rows = [
+        (
+            d["id"],
+            d["job"],
+            d["kind"],
+            str(d["due_at"])[:-4] + "Z",
+            d["state"] + (f" x{d['ticks']}" if d["ticks"] > 1 else ""),
+            d["attempt"],
+            d["instance"],
+            short_ms(d["lateness_ms"]),
+            short_ms(d["duration_ms"]),
+            _why(d["error"], d["reason"]),
+        )
+        for d in documents
+    ]
+    context.show(documents, lambda: table(titles, rows, empty="no runs"))
+
+
+@command.command()
+@click.argument("run_id", type=int, metavar="ID")
+@common
+def show(context: Context, run_id: int) -> None:
+    """Show one run and its earlier attempts."""
+    store = context.parts.store
+    run = store.runs.get(context.settings.namespace, run_id)
+    attempts = store.runs.attempts(run_id)
+    document = {**run_json(run), "attempts": [attempt_json(a) for a in attempts]}
+
+    def people() -> None:
+        table(("FIELD", "VALUE"), [(k, v) for k, v in document.items() if k != "attempts"], empty="")
+        if attempts:
+            click.echo("\nearlier attempts")
+            rows = [
+                (a.attempt, a.state, a.instance, short_instant(a.started_at), a.error or a.reason) for a in attempts
+            ]
+            table(("TRY", "STATE", "INSTANCE", "STARTED (UTC)", "WHY"), rows, empty="")
+
+    context.show(document, people)
+
+
+@command.command()
+@click.argument("run_id", type=int, metavar="ID")
+@click.option("--attempt", type=int, help="An earlier attempt (default: the last).")
+@common
+def logs(context: Context, run_id: int, attempt: int | None) -> None:
+    """Print what a run left: its output, its log."""
+    store = context.parts.store
+    run = store.runs.get(context.settings.namespace, run_id)
+    outputs = store.runs.outputs(run_id, attempt or run.attempt)
+    document = {
+        "id": run_id,
+        "attempt": attempt or run.attempt,
+        "state": run.state,
+        "outputs": [
+            {"stream": o.stream, "text": o.text, "bytes_total": o.bytes_total, "bytes_cut": o.bytes_cut}
+            for o in outputs
+        ],
+    }
+
+    def people() -> None:
+        for output in outputs:
+            click.echo(click.style(f"--- {output.stream} ({output.bytes_total} bytes)", dim=True), err=True)
+            click.echo(output.text, nl=not output.text.endswith("\n"))
+        if not outputs:
+            click.echo(f"run {run_id} ({run.state}) left no output", err=True)
+
+    context.show(document, people)
+
+
+def _why(error: str | None, reason: str | None) -> str:
+    return (error or reason or "").replace("\n", " ")[:70]

@@ -1,0 +1,112 @@
+"""The only module that reads clocks.
+
+Two kinds of time, never mixed:
+- *instants* are integers, microseconds since the epoch, UTC; they come from the database (the cluster clock);
+- *monotonic* readings are integers, microseconds since boot (CLOCK_BOOTTIME where there is one, so that a
+  suspended host notices), good for durations and trust windows on this host only.
+"""
+
+from __future__ import annotations
+
+import datetime as _dt
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+MICROS = 1_000_000
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def monotonic_us() -> int:
+    """Microseconds on this host's monotonic clock; goes on during suspend where the platform can."""
+    if _BOOTTIME is None:
+        return time.monotonic_ns() // 1000
+    return time.clock_gettime_ns(_BOOTTIME) // 1000
+
+
+def wall_us() -> int:
+    """This host's wall clock as an instant. Only a database that lives on this host may use it (SQLite)."""
+    return time.time_ns() // 1000
+
+
+def seconds_to_us(seconds: float) -> int:
+    """A duration in seconds as whole microseconds."""
+    return round(seconds * MICROS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One look at the database's clock: its answer, and when the question left and the answer arrived here."""
+
+    database_us: int
+    sent_us: int
+    received_us: int
+
+    @property
+    def error_us(self) -> int:
+        """Half the round trip: the answer was read somewhere in between."""
+        return (self.received_us - self.sent_us) // 2
+
+
+class ClusterClock:
+    """The database's time, kept between samples by this host's monotonic clock. Safe for threads."""
+
+    def __init__(self, monotonic: Callable[[], int] = monotonic_us) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._offset_us: int | None = None
+        self.error_us = 0
+
+    def monotonic(self) -> int:
+        """A monotonic reading in microseconds, for durations."""
+        return self._monotonic()
+
+    def adopt(self, sample: Sample) -> int:
+        """Take a new sample; return by how many microseconds the database's clock moved against ours.
+
+        The first sample returns 0. Within the error bounds of both samples the movement is 0 as well.
+        """
+        offset = sample.database_us - (sample.sent_us + sample.received_us) // 2
+        with self._lock:
+            old, old_error = self._offset_us, self.error_us
+            self._offset_us, self.error_us = offset, sample.error_us
+        if old is None or abs(offset - old) <= old_error + sample.error_us:
+            return 0
+        return offset - old
+
+    def now(self) -> int:
+        """The cluster's instant, in microseconds since the epoch. The first sample must have been adopted."""
+        assert self._offset_us is not None, "the cluster clock was asked before its first sample"
+        return self._monotonic() + self._offset_us
+
+    def at(self, monotonic_us: int) -> int:
+        """The cluster's instant of a monotonic reading of this host."""
+        assert self._offset_us is not None, "the cluster clock was asked before its first sample"
+        return monotonic_us + self._offset_us
+
+    def until(self, instant: int) -> int:
+        """Microseconds of monotonic time from now until an instant; negative when it has passed."""
+        return instant - self.now()
+
+
+def format_instant(instant: int | None) -> str | None:
+    """RFC 3339 in UTC with microseconds, `2026-12-01T09:00:00.000000Z`; None stays None."""
+    if instant is None:
+        return None
+    moment = _dt.datetime(1970, 1, 1, tzinfo=_dt.UTC) + _dt.timedelta(microseconds=instant)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def local_instant(instant: int, zone: _dt.tzinfo) -> _dt.datetime:
+    """An instant as local time of a zone, for showing only."""
+    return (_dt.datetime(1970, 1, 1, tzinfo=_dt.UTC) + _dt.timedelta(microseconds=instant)).astimezone(zone)
+
+
+def parse_instant(text: str) -> int:
+    """RFC 3339 with an offset or Z, to microseconds since the epoch. Raises ValueError without an offset."""
+    moment = _dt.datetime.fromisoformat(text.strip().replace("z", "Z"))
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no offset; write it as 2026-12-01T09:00:00Z or +01:00")
+    delta = moment - _dt.datetime(1970, 1, 1, tzinfo=_dt.UTC)
+    return (delta.days * 86_400 + delta.seconds) * MICROS + delta.microseconds

@@ -1,0 +1,88 @@
+"""Definitions in memory: parsed once a version. Versions never change, so nothing here can be stale."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from timeball.model.job import Definition, requires_key
+from timeball.schedule import Schedule, parse
+from timeball.store import Store
+
+T = TypeVar("T")
+CACHE_MAX = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A job's name and definition at one version."""
+
+    name: str
+    definition: Definition
+
+
+class DefinitionCache:
+    """By job id and version; the least recently used go first. Safe for threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[int, int], Known] = OrderedDict()
+        self._schedules: OrderedDict[tuple[int, int], Schedule] = OrderedDict()
+
+    def of_text(self, job_id: int, version: int, name: str, text: str) -> Definition:
+        """The definition of a text that was just read; raises InvalidInput when it cannot be read."""
+        with self._lock:
+            known = self._known.get((job_id, version))
+        if known is None:
+            known = Known(name, Definition.from_json(text))
+            self._keep(self._known, (job_id, version), known)
+        return known.definition
+
+    def schedule(self, job_id: int, version: int, definition: Definition, name: str, anchor_at: int) -> Schedule:
+        """The parsed schedule; raises ScheduleError."""
+        with self._lock:
+            schedule = self._schedules.get((job_id, version))
+        if schedule is None:
+            schedule = parse_schedule(definition, name, anchor_at)
+            self._keep(self._schedules, (job_id, version), schedule)
+        return schedule
+
+    def load(self, pairs: Iterable[tuple[int, int]]) -> dict[tuple[int, int], Known]:
+        """All of these, reading those that are not known yet with one statement."""
+        wanted = set(pairs)
+        with self._lock:
+            found = {pair: self._known[pair] for pair in wanted if pair in self._known}
+        missing = sorted(wanted - found.keys())
+        if missing:
+            for pair, (name, text) in self._store.jobs.definitions(missing).items():
+                found[pair] = Known(name, Definition.from_json(text))
+                self._keep(self._known, pair, found[pair])
+        return found
+
+    def _keep(self, table: OrderedDict[tuple[int, int], T], key: tuple[int, int], value: T) -> None:
+        with self._lock:
+            table[key] = value
+            table.move_to_end(key)
+            while len(table) > CACHE_MAX:
+                table.popitem(last=False)
+
+
+def parse_schedule(definition: Definition, name: str, anchor_at: int) -> Schedule:
+    """A definition's schedule; raises ScheduleError."""
+    return parse(
+        definition.schedule,
+        timezone=definition.timezone,
+        dialect=definition.dialect,
+        dst=definition.dst,
+        name=name,
+        anchor=anchor_at,
+    )
+
+
+def placement_of(definition: Definition, handler_of: Callable[[Definition], str]) -> tuple[str, str]:
+    """What the ledger notes of a definition: the handler key and the required labels."""
+    return handler_of(definition), requires_key(definition.requires)

@@ -1,0 +1,88 @@
+"""Leadership: taking, renewing, trusting and giving up the lease. Plans nothing itself.
+
+The holder trusts its lease until the monotonic time before its last successful renewal was sent, plus the lifetime,
+less a margin: before the database lets anybody else take it. A renewal that failed is not a lost lease; a lease that
+ran out is. Every error means: not renewed.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from timeball.clock import ClusterClock, seconds_to_us
+from timeball.engine.member import Member
+from timeball.errors import LeaseRowMissing
+from timeball.events.bus import Bus
+from timeball.events.facts import LeaseEnded, LeaseTaken
+from timeball.model.cluster import Term
+from timeball.settings import Settings
+from timeball.store import Store
+
+TAKEOVER_DELAY_SECONDS = 0.05
+
+
+class LeaseKeeper:
+    """This instance's view of the lease."""
+
+    def __init__(self, store: Store, clock: ClusterClock, settings: Settings, member: Member, bus: Bus) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._member = member
+        self._bus = bus
+        self._lifetime_us = seconds_to_us(settings.lease_seconds)
+        self._margin_us = seconds_to_us(settings.lease_margin_seconds)
+        self._lock = threading.Lock()
+        self._term: Term | None = None
+        self._trusted_until = 0
+        self._resigned = False
+
+    def term(self) -> Term | None:
+        """The proof of our leadership, while we may trust it; asked before every plan, not only at a renewal."""
+        term = self._term
+        if term is None or term.holder != self._member.id or self._clock.monotonic() >= self._trusted_until:
+            return None
+        return term
+
+    def step(self) -> float:
+        """Renew, take or watch the lease. Returns seconds until the next try."""
+        with self._lock:
+            if self._resigned or not self._member.trusted:
+                self._end("membership is in doubt")
+                return self._settings.lease_renew_seconds / 4
+            return self._hold()
+
+    def resign(self, reason: str = "stepped down") -> None:
+        """Free the lease at once and do not take it again."""
+        with self._lock:
+            self._resigned = True
+            term = self._term
+            self._end(reason)
+            if term is not None:
+                self._store.leases.release(term, actor=self._member.name)
+
+    def _hold(self) -> float:
+        sent = self._clock.monotonic()
+        try:
+            held = self._store.leases.hold(self._settings.namespace, self._member.id, lifetime_us=self._lifetime_us)
+        except LeaseRowMissing:
+            self._end("the lease row is missing")
+            raise
+        if held.term is None:
+            self._end("another instance holds the lease")
+            return self._watch(held.lease.expires_at - held.lease.read_at)
+        self._trusted_until = sent + self._lifetime_us - self._margin_us
+        if self._term != held.term:
+            self._term = held.term
+            self._bus.publish(LeaseTaken(name=self._member.name, epoch=held.term.epoch))
+        return self._settings.lease_renew_seconds
+
+    def _watch(self, left_us: int) -> float:
+        """Look again when the other's lease runs out, at the latest after one renewal interval."""
+        return min(self._settings.lease_renew_seconds, max(0, left_us) / 1e6 + TAKEOVER_DELAY_SECONDS)
+
+    def _end(self, reason: str) -> None:
+        if self._term is not None:
+            self._bus.publish(LeaseEnded(name=self._member.name, epoch=self._term.epoch, reason=reason))
+        self._term = None
+        self._trusted_until = 0

@@ -1,0 +1,135 @@
+"""Membership: this instance's identity and its heartbeat. Owns who we are and until when we may believe it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+
+from timeball.clock import ClusterClock, Sample, seconds_to_us
+from timeball.events.bus import Bus
+from timeball.events.facts import ClockStepped, InstanceGivenUp, InstanceJoined
+from timeball.model.cluster import Execute, Instance, InstanceState
+from timeball.settings import Settings
+from timeball.store import Store
+
+CLOCK_STEP_TOLD_US = 2_000_000
+JOIN_RETRY_SECONDS = 0.5
+
+
+class Member:
+    """One process start (or one return after having been given up) under a fresh random id.
+
+    `trusted` is judged by the monotonic time before the last heartbeat that succeeded was sent: while it holds,
+    nobody can have declared this instance dead.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: ClusterClock,
+        settings: Settings,
+        handlers: Callable[[], Sequence[str]],
+        bus: Bus,
+        *,
+        version: str = "",
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._handlers = handlers
+        self._bus = bus
+        self._version = version
+        self._lifetime_us = seconds_to_us(settings.membership_seconds)
+        self._margin_us = seconds_to_us(min(settings.lease_margin_seconds, settings.membership_seconds / 4))
+        self._trusted_until = 0
+        self._lock = threading.Lock()
+        self._instance = self._fresh()
+        self.joined = False
+        self.draining = False
+        self.on_given_up: Callable[[], None] = lambda: None
+
+    @property
+    def id(self) -> str:
+        """This instance's id; changes only when the cluster has given us up."""
+        return self._instance.id
+
+    @property
+    def name(self) -> str:
+        """The name for people; not unique, never used to decide."""
+        return self._instance.name
+
+    @property
+    def trusted(self) -> bool:
+        """Whether we may still believe that we are a member."""
+        return self.joined and self._clock.monotonic() < self._trusted_until
+
+    def step(self) -> float:
+        """Sample the clock, then join or send a heartbeat. Returns seconds until the next."""
+        with self._lock:
+            self._sample_clock()
+            if not self.joined:
+                self._join()
+            elif not self._beat():
+                self._give_up()
+                return 0
+        return self._settings.heartbeat_seconds
+
+    def leave(self) -> None:
+        """Leave in order."""
+        with self._lock:
+            if self.joined:
+                self._store.members.leave(self._instance)
+            self.joined = False
+            self._trusted_until = 0
+
+    def _sample_clock(self) -> None:
+        sent = self._clock.monotonic()
+        database_us = self._store.members.clock()
+        sample = Sample(database_us=database_us, sent_us=sent, received_us=self._clock.monotonic())
+        moved = self._clock.adopt(sample)
+        if abs(moved) >= CLOCK_STEP_TOLD_US:
+            self._bus.publish(ClockStepped(by_us=moved))
+
+    def _join(self) -> None:
+        sent = self._clock.monotonic()
+        self._store.members.join(self._instance, lifetime_us=self._lifetime_us)
+        self.joined = True
+        self._trusted_until = sent + self._lifetime_us - self._margin_us
+        self._bus.publish(InstanceJoined(instance_id=self.id, name=self.name))
+
+    def _beat(self) -> bool:
+        sent = self._clock.monotonic()
+        alive = self._store.members.heartbeat(
+            self.id, lifetime_us=self._lifetime_us, handlers=self._handlers(), draining=self.draining
+        )
+        if alive:
+            self._trusted_until = sent + self._lifetime_us - self._margin_us
+        return alive
+
+    def _give_up(self) -> None:
+        self._trusted_until = 0
+        self._bus.publish(InstanceGivenUp(instance_id=self.id, name=self.name))
+        self.on_given_up()
+        self._instance = self._fresh()
+        self.joined = False
+
+    def _fresh(self) -> Instance:
+        host = socket.gethostname()
+        return Instance(
+            id=uuid.uuid4().hex,
+            namespace=self._settings.namespace,
+            name=self._settings.name or f"{host}-{os.getpid()}",
+            host=host,
+            pid=os.getpid(),
+            version=self._version,
+            state=InstanceState.ACTIVE,
+            execute=Execute(self._settings.execute).value,
+            labels=self._settings.labels,
+            handlers=tuple(self._handlers()),
+            started_at=0,
+            heartbeat_at=0,
+            expires_at=0,
+        )

@@ -1,0 +1,132 @@
+"""Settling: outcomes are kept until the ledger has them, and written in batches."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from timeball.clock import ClusterClock
+from timeball.engine.member import Member
+from timeball.events.bus import Bus
+from timeball.events.facts import RunEnded, RunSuperseded
+from timeball.model.job import Definition
+from timeball.model.run import Outcome, Work
+from timeball.policy.retry import retry_at
+from timeball.settings import Settings
+from timeball.store import Store
+from timeball.store.settles import Ending
+
+IDLE_SECONDS = 1.0
+TEXT_CHARS_MAX = 8000
+
+Item = tuple[Work, Definition, Outcome]
+
+
+class Settler:
+    """A queue of outcomes and the step that writes its head. What cannot be written yet stays."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: ClusterClock,
+        settings: Settings,
+        member: Member,
+        bus: Bus,
+        on_settled: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._member = member
+        self._bus = bus
+        self._on_settled = on_settled
+        self._lock = threading.Lock()
+        self._queue: deque[Item] = deque()
+        self._keys: set[tuple[int, int]] = set()
+        self.on_outcome: Callable[[], None] = lambda: None
+        self.closed = False
+
+    def __len__(self) -> int:
+        """How many outcomes are not in the ledger yet."""
+        return len(self._queue)
+
+    def put(self, work: Work, definition: Definition, outcome: Outcome) -> None:
+        """Take an outcome; returns at once."""
+        with self._lock:
+            if self.closed:
+                return
+            self._queue.append((work, definition, outcome))
+            self._keys.add((outcome.run_id, outcome.attempt))
+        self.on_outcome()
+
+    def unsettled(self) -> frozenset[tuple[int, int]]:
+        """Run and attempt of what is not in the ledger yet."""
+        with self._lock:
+            return frozenset(self._keys)
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits that nothing new should begin."""
+        return len(self._queue) >= self._settings.settle_queue_max
+
+    def step(self) -> float:
+        """Write one batch. Returns seconds until the next; 0 when there is more. A batch that fails stays first."""
+        with self._lock:
+            batch = [self._queue[i] for i in range(min(len(self._queue), self._settings.settle_batch_max))]
+        if not batch:
+            return IDLE_SECONDS
+        endings = self._endings(batch)
+        accepted = self._store.settles.settle(endings, namespace=self._settings.namespace, instance_id=self._member.id)
+        with self._lock:
+            for work, _, _ in batch:
+                self._queue.popleft()
+                self._keys.discard((work.run_id, work.attempt))
+        self._on_settled()
+        self._tell(batch, endings, accepted)
+        return 0 if self._queue else IDLE_SECONDS
+
+    def _endings(self, batch: Sequence[Item]) -> list[Ending]:
+        at = self._clock.at
+        return [
+            Ending(
+                run_id=outcome.run_id,
+                job_id=work.job_id,
+                attempt=outcome.attempt,
+                fence=outcome.fence,
+                state=outcome.state.value,
+                begun_at=at(outcome.begun_at),
+                ended_at=at(outcome.ended_at),
+                reason=outcome.reason,
+                error=_storable(outcome.error),
+                result=_storable(outcome.result),
+                retry_at=retry_at(
+                    definition, state=outcome.state, attempt=outcome.attempt, ended_at=at(outcome.ended_at)
+                ),
+                outputs=outcome.outputs,
+            )
+            for work, definition, outcome in batch
+        ]
+
+    def _tell(self, batch: Sequence[Item], endings: Sequence[Ending], accepted: frozenset[int]) -> None:
+        for (work, _, outcome), ending in zip(batch, endings, strict=True):
+            if ending.run_id not in accepted:
+                self._bus.publish(RunSuperseded(run_id=work.run_id, job=work.job, attempt=work.attempt))
+                continue
+            self._bus.publish(
+                RunEnded(
+                    run_id=work.run_id,
+                    job=work.job,
+                    attempt=work.attempt,
+                    state=ending.state,
+                    reason=ending.reason,
+                    error=ending.error,
+                    duration_us=outcome.ended_at - outcome.begun_at,
+                    retried=ending.retry_at is not None,
+                )
+            )
+
+
+def _storable(text: str | None) -> str | None:
+    """Text that every database takes: no NUL, bounded."""
+    return None if text is None else text.replace("\x00", "\\x00")[:TEXT_CHARS_MAX]

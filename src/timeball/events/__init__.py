@@ -1,0 +1,1 @@
+"""Facts about what happened, and the bus that carries them to subscribers."""

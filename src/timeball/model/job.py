@@ -1,0 +1,265 @@
+"""A job: what to run, when, and its policies. Frozen values; knows no database and no schedule grammar."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Self, cast
+
+from timeball.errors import InvalidInput
+
+NAME_CHARS_MAX = 200
+ARGS_CHARS_MAX = 65_536
+_NAME = re.compile(r"[^\x00-\x1f\x7f]+")
+
+
+class JobState(StrEnum):
+    """What a job's planner may do with it. `broken`: its stored definition cannot be read; a person must look."""
+
+    ACTIVE = "active"
+    STOPPED = "stopped"
+    BROKEN = "broken"
+    DELETED = "deleted"
+
+
+class Misfire(StrEnum):
+    """What becomes of ticks that could not start within `misfire_after_seconds`."""
+
+    RUN_ONCE = "run_once"
+    RUN_ALL = "run_all"
+    SKIP = "skip"
+
+
+class Overlap(StrEnum):
+    """What becomes of a tick whose job is still running, anywhere in the cluster."""
+
+    SKIP = "skip"
+    QUEUE = "queue"
+    REPLACE = "replace"
+    ALLOW = "allow"
+
+
+class OnLost(StrEnum):
+    """What becomes of a run whose instance disappeared in mid-run."""
+
+    FAIL = "fail"
+    RERUN = "rerun"
+    HOLD = "hold"
+
+
+class Backoff(StrEnum):
+    """How the wait between attempts grows."""
+
+    FIXED = "fixed"
+    EXPONENTIAL = "exponential"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """Everything a person decides about a job. Durations in seconds; every change makes a new version.
+
+    `executor` and `target` say what to run (the executor checks them), `args` goes along as a JSON object.
+    """
+
+    schedule: str
+    executor: str
+    target: Mapping[str, Any]
+    args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    timezone: str = "UTC"
+    dialect: str = "standard"
+    dst: str = "vixie"
+    misfire: str = Misfire.RUN_ONCE
+    misfire_after_seconds: float = 60
+    catchup_max: int = 10
+    deadline_seconds: float | None = None
+    overlap: str = Overlap.SKIP
+    concurrency_max: int | None = None
+    queue_max: int = 10
+    attempts_max: int = 1
+    backoff: str = Backoff.EXPONENTIAL
+    backoff_seconds: float = 10
+    backoff_max_seconds: float = 3600
+    timeout_seconds: float | None = None
+    on_lost: str = OnLost.FAIL
+    lost_max: int = 3
+    priority: int = 0
+    requires: Mapping[str, str] = field(default_factory=dict[str, str])
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their span; raises InvalidInput naming the field."""
+        for name, allowed in _CHOICES.items():
+            _check_choice(name, getattr(self, name), allowed)
+        for name, (low, high) in _SPANS.items():
+            _check_span(name, getattr(self, name), low, high)
+        for name in ("target", "args", "requires"):
+            _check_mapping(name, getattr(self, name))
+        for name in ("schedule", "executor", "timezone", "dialect", "dst", "description"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidInput(f"{name} must be text", field=name)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether starts of this job's runs must be counted against those that are running."""
+        return self.overlap != Overlap.ALLOW or self.concurrency_max is not None
+
+    @property
+    def running_max(self) -> int:
+        """How many runs of this job may run at once; only where `exclusive`."""
+        if self.overlap == Overlap.ALLOW:
+            return self.concurrency_max or 1
+        return 1
+
+    def to_json(self) -> str:
+        """Canonical JSON: sorted keys, so that equal definitions have equal texts."""
+        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote, also by an older or newer version: unknown fields raise InvalidInput."""
+        try:
+            values: object = json.loads(text)
+        except ValueError as error:
+            raise InvalidInput(f"the definition is not JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise InvalidInput("the definition is not a JSON object")
+        return cls.from_dict(cast("dict[str, Any]", values))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Build from plain values; raises InvalidInput for unknown, missing or wrong ones."""
+        known = {f.name for f in fields(cls)}
+        for name in values:
+            if name not in known:
+                raise InvalidInput(f"unknown field {name!r}", hint=_did_you_mean(name, known), field=name)
+        for name in ("schedule", "executor", "target"):
+            if name not in values:
+                raise InvalidInput(f"{name} is missing", field=name)
+        return cls(**values)
+
+    def with_text(self, name: str, text: str) -> Self:
+        """One field set from text, as the command line gives it (`--set FIELD=VALUE`)."""
+        values = self.to_dict()
+        if name not in values or name in {"target", "executor"}:
+            choices = set(values) - {"target", "executor"}
+            raise InvalidInput(f"unknown field {name!r}", hint=_did_you_mean(name, choices), field=name)
+        values[name] = _parse_value(name, text)
+        return type(self).from_dict(values)
+
+
+_CHOICES: dict[str, type[StrEnum]] = {
+    "misfire": Misfire,
+    "overlap": Overlap,
+    "on_lost": OnLost,
+    "backoff": Backoff,
+}
+_DECADE_SECONDS = 10 * 366 * 86_400
+_SPANS: dict[str, tuple[float, float]] = {
+    "misfire_after_seconds": (0.001, _DECADE_SECONDS),
+    "catchup_max": (0, 1000),
+    "deadline_seconds": (0.001, _DECADE_SECONDS),
+    "concurrency_max": (1, 100_000),
+    "queue_max": (0, 100_000),
+    "attempts_max": (1, 1000),
+    "backoff_seconds": (0, _DECADE_SECONDS),
+    "backoff_max_seconds": (0, _DECADE_SECONDS),
+    "timeout_seconds": (0.001, _DECADE_SECONDS),
+    "lost_max": (0, 1000),
+    "priority": (-1000, 1000),
+}
+_OPTIONAL = frozenset({"deadline_seconds", "concurrency_max", "timeout_seconds"})
+_WHOLE = frozenset({"catchup_max", "concurrency_max", "queue_max", "attempts_max", "lost_max", "priority"})
+_TEXTS = frozenset(
+    {"schedule", "timezone", "dialect", "dst", "description", "misfire", "overlap", "on_lost", "backoff"}
+)
+
+
+def check_name(name: str) -> str:
+    """A job's or namespace's name: 1 to 200 characters, no control characters, no blank at either end."""
+    if not name or len(name) > NAME_CHARS_MAX or name != name.strip() or not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name!r} is not a name",
+            hint="1 to 200 characters, no control characters, no blank at the ends",
+            field="name",
+        )
+    return name
+
+
+def requires_key(labels: Mapping[str, str]) -> str:
+    """Labels as one canonical text, `gpu=1,zone=a`; empty when nothing is required."""
+    return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
+
+
+def _check_choice(name: str, value: object, allowed: type[StrEnum]) -> None:
+    choices = [str(member) for member in allowed]
+    if value not in choices:
+        raise InvalidInput(f"{name} cannot be {value!r}", hint=f"one of {', '.join(choices)}", field=name)
+
+
+def _check_span(name: str, value: object, low: float, high: float) -> None:
+    if value is None and name in _OPTIONAL:
+        return
+    kind = int if name in _WHOLE else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kind):
+        what = "a whole number" if name in _WHOLE else "a number"
+        raise InvalidInput(f"{name} must be {what}, not {value!r}", field=name)
+    if not low <= value <= high:
+        raise InvalidInput(f"{name} must lie between {low:g} and {high:g}, not {value}", field=name)
+
+
+def _check_mapping(name: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{name} must be a JSON object", field=name)
+    try:
+        text = json.dumps(dict(cast("Mapping[str, Any]", value)))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} holds what JSON cannot: {error}", field=name) from error
+    if len(text) > ARGS_CHARS_MAX:
+        raise InvalidInput(f"{name} is {len(text)} characters long; at most {ARGS_CHARS_MAX}", field=name)
+
+
+def _parse_value(name: str, text: str) -> Any:
+    if name in _TEXTS:
+        return text
+    if name in _OPTIONAL and text.lower() in {"", "none", "null"}:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        what = "a JSON object" if name in {"args", "requires"} else "a number"
+        raise InvalidInput(f"{name} must be {what}, not {text!r}", field=name) from error
+
+
+def _did_you_mean(name: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job as stored. Instants in microseconds UTC.
+
+    `version` goes up at every change; `cursor_at`: ticks up to here are rows; `next_due_at`: the next tick after
+    it, or None; `anchor_at`: what `@every` counts from.
+    """
+
+    id: int
+    namespace: str
+    name: str
+    state: JobState
+    version: int
+    definition: Definition
+    cursor_at: int
+    next_due_at: int | None
+    anchor_at: int
+    created_at: int
+    updated_at: int
+    problem: str | None = None

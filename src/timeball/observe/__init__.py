@@ -1,0 +1,1 @@
+"""Subscribers of facts: logs now; metrics and alerts are to come."""

@@ -1,0 +1,10 @@
+"""When a job is due: the calendar of Timeball. Owns the grammar of schedules and their ticks; reads no clock."""
+
+from __future__ import annotations
+
+from timeball.schedule.contract import Schedule
+from timeball.schedule.parsing import parse
+from timeball.schedule.words import languages
+from timeball.schedule.zones import resolve_zone, tzdata_version
+
+__all__ = ["Schedule", "languages", "parse", "resolve_zone", "tzdata_version"]

@@ -1,0 +1,1 @@
+"""Reading the job files of other systems, one module each."""

@@ -1,0 +1,322 @@
+"""Use-cases about jobs: create, edit, start, stop, delete, trigger, look. Checks before it writes; writes by one verb.
+
+The command line, the API and the pages call these and nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from timeball.errors import Conflict, InvalidInput, NotFound, TargetError
+from timeball.executors.registry import Registry
+from timeball.model.job import Definition, Job, JobState, check_name, requires_key
+from timeball.schedule import Schedule, parse, tzdata_version
+from timeball.store import Store
+from timeball.store.changes import Change, ChangeResult, UnplannedTicks
+from timeball.store.jobs import NewTimes, Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What `apply` did, or would do, with one job."""
+
+    name: str
+    action: str
+    version: int | None
+
+
+class JobService:
+    """Jobs of one namespace, for one actor (who is asking; it goes into the trail)."""
+
+    def __init__(self, store: Store, registry: Registry, *, namespace: str, actor: str) -> None:
+        self._store = store
+        self._registry = registry
+        self._namespace = namespace
+        self._actor = actor
+        self.notes: list[str] = []
+        """Remarks for the person who asked, e.g. what could not be checked."""
+
+    def create(self, name: str, definition: Definition, *, active: bool = True, declared: str | None = None) -> Job:
+        """A new job, planned from now on. Raises InvalidInput, ScheduleError, TargetError, Conflict."""
+        self.check(name, definition)
+        return self.create_unchecked(name, definition, active=active, declared=declared)
+
+    def create_unchecked(self, name: str, definition: Definition, *, active: bool, declared: str | None = None) -> Job:
+        """The same without checking the target: for jobs that arrive stopped; starting them checks it."""
+        check_name(name)
+        _parse(name, definition, 0)
+        return self._store.jobs.create(
+            self._namespace,
+            name,
+            definition,
+            active=active,
+            times=_from_now(name, definition),
+            actor=self._actor,
+            tzdata=tzdata_version(),
+            declared=declared,
+        )
+
+    def edit(self, name: str, definition: Definition, *, expected_version: int | None = None) -> ChangeResult:
+        """A new definition; an unchanged one changes nothing. No tick of the old one starts after this returns."""
+        self.check(name, definition)
+        return self._change(name, lambda job, _: self._edited(job, definition), expected_version)
+
+    def declare(self, name: str, definition: Definition) -> None:
+        """What the program's code says about a job: created if it is new, edited if the code has changed.
+
+        A person's later edit, stop or start stays until the code itself says something new.
+        """
+        text = definition.to_json()
+        try:
+            self._change(name, lambda job, before: self._declared(job, definition, before, text), None)
+        except NotFound:
+            self._create_declared(name, definition, text)
+
+    def start(self, name: str) -> ChangeResult:
+        """Active from now on: the first tick is the next after now; the time it was stopped is not replayed."""
+        return self._change(name, self._started, None)
+
+    def stop(self, name: str, *, cancel_running: bool = False) -> ChangeResult:
+        """Stopped: when this returns, no later tick starts anywhere; what still runs is listed."""
+        return self._change(name, lambda job, _: self._stopped(job, cancel_running), None)
+
+    def delete(self, name: str, *, cancel_running: bool = False) -> ChangeResult:
+        """Gone, its name free, its history kept until retention removes it."""
+        return self._change(name, lambda job, _: _ended(job, "deleted", JobState.DELETED, cancel_running), None)
+
+    def trigger(self, name: str, *, args: Mapping[str, Any] | None = None, idempotency_key: str | None = None) -> int:
+        """A manual run, due now; its id. The schedule is not touched, and a stopped job stays stopped."""
+        if args is not None:
+            job = self._store.jobs.get(self._namespace, name)
+            self._check_target(job.definition, {**job.definition.args, **args})
+        return self._store.jobs.trigger(
+            self._namespace,
+            name,
+            place=self._place,
+            args=args,
+            idempotency_key=idempotency_key,
+            actor=self._actor,
+        )
+
+    def get(self, name: str) -> Job:
+        """One job. Raises NotFound."""
+        return self._store.jobs.get(self._namespace, name)
+
+    def list(self, *, state: str = "") -> Sequence[Job]:
+        """All jobs by name, or those in one state."""
+        return self._store.jobs.all(self._namespace, state=state)
+
+    def schedule_of(self, job: Job) -> Schedule:
+        """A job's schedule, parsed. Raises ScheduleError."""
+        return _parse(job.name, job.definition, job.anchor_at)
+
+    def next_ticks(self, name: str, count: int) -> tuple[Job, list[int]]:
+        """The next ticks of a job after the database's now, as instants; none while it is stopped."""
+        job = self.get(name)
+        if job.state is not JobState.ACTIVE:
+            return job, []
+        now = self._store.members.clock()
+        return job, ticks_after(self.schedule_of(job), now, count)
+
+    def apply(self, wanted: Mapping[str, tuple[Definition, bool]], *, prune: bool, dry_run: bool) -> list[Applied]:
+        """Make the namespace's jobs be these (definition, active); with `prune` others are deleted.
+
+        Everything is checked before anything is changed.
+        """
+        for name, (definition, _) in wanted.items():
+            check_name(name)
+            self.check(name, definition)
+        existing = {job.name: job for job in self.list()}
+        done = [self._apply_one(existing.get(name), name, *wanted[name], dry_run=dry_run) for name in wanted]
+        for name in sorted(existing.keys() - wanted.keys()) if prune else ():
+            if not dry_run:
+                self.delete(name)
+            done.append(Applied(name=name, action="delete", version=None))
+        return done
+
+    def check(self, name: str, definition: Definition) -> None:
+        """Refuse a definition that cannot work: its schedule, its target. Raises ScheduleError, TargetError."""
+        _parse(name, definition, 0)
+        self._check_target(definition, definition.args)
+
+    def _apply_one(self, job: Job | None, name: str, definition: Definition, active: bool, *, dry_run: bool) -> Applied:
+        if job is None:
+            made = None if dry_run else self.create(name, definition, active=active)
+            return Applied(name=name, action="create", version=made.version if made else None)
+        actions: list[str] = []
+        version = job.version
+        if job.definition.to_json() != definition.to_json():
+            actions.append("edit")
+            version = version if dry_run else self.edit(name, definition).job.version
+        if active != (job.state is JobState.ACTIVE):
+            actions.append("start" if active else "stop")
+            if not dry_run:
+                version = (self.start(name) if active else self.stop(name)).job.version
+        return Applied(name=name, action="+".join(actions) or "unchanged", version=version)
+
+    def _change(
+        self, name: str, decide: Callable[[Job, str | None], Change | None], expected_version: int | None
+    ) -> ChangeResult:
+        return self._store.changes.change(
+            self._namespace, name, decide, actor=self._actor, expected_version=expected_version
+        )
+
+    def _create_declared(self, name: str, definition: Definition, text: str) -> None:
+        try:
+            self.create(name, definition, declared=text)
+        except Conflict:
+            # Another instance with the same code was a moment faster.
+            self._change(name, lambda job, before: self._declared(job, definition, before, text), None)
+
+    def _declared(self, job: Job, definition: Definition, before: str | None, text: str) -> Change | None:
+        if before == text:
+            return None
+        change = self._edited(job, definition)
+        if change is None:
+            return None
+        return _with_declared(change, text)
+
+    def _edited(self, job: Job, definition: Definition) -> Change | None:
+        broken = job.state is JobState.BROKEN
+        if not broken and job.definition.to_json() == definition.to_json():
+            return None
+        # An unchanged schedule keeps the phase of @every.
+        same = not broken and _when(job.definition) == _when(definition)
+        return Change(
+            kind="edited",
+            state=JobState.ACTIVE if broken else job.state,
+            definition=definition,
+            placement=self._place(definition),
+            times=_from_boundary(job, definition, keep_anchor=same),
+            unplanned=_unplanned(job),
+            cancel_pending=False,
+        )
+
+    def _started(self, job: Job, _declared: str | None) -> Change | None:
+        if job.state is JobState.BROKEN:
+            raise InvalidInput(f"job {job.name!r} is broken: {job.problem}", hint="edit its definition first")
+        if job.state is JobState.ACTIVE:
+            return None
+        self.check(job.name, job.definition)
+        return Change(
+            kind="started",
+            state=JobState.ACTIVE,
+            definition=job.definition,
+            placement=self._place(job.definition),
+            times=_from_boundary(job, job.definition, keep_anchor=True),
+            unplanned=_unplanned(job),
+            cancel_pending=False,
+        )
+
+    def _stopped(self, job: Job, cancel_running: bool) -> Change | None:
+        if job.state is JobState.STOPPED and not cancel_running:
+            return None
+        return _ended(job, "stopped", JobState.STOPPED, cancel_running)
+
+    def _place(self, definition: Definition) -> Placement:
+        return Placement(
+            handler=self._registry.handler_of(definition.executor, definition.target),
+            requires=requires_key(definition.requires),
+        )
+
+    def _check_target(self, definition: Definition, args: Mapping[str, Any]) -> None:
+        handler = self._registry.handler_of(definition.executor, definition.target)
+        if definition.executor == "function" and handler not in self._registry.handlers():
+            self._check_elsewhere(handler)
+            return
+        self._registry.check(definition.executor, definition.target, args)
+
+    def _check_elsewhere(self, handler: str) -> None:
+        """A function that this program does not have: some instance that is up must have it."""
+        live = self._store.members.live(self._namespace)
+        known = {h for instance in live for h in instance.handlers} | set(self._registry.handlers())
+        functions = sorted(h.removeprefix("function:") for h in known if h.startswith("function:"))
+        name = handler.removeprefix("function:")
+        if handler in known:
+            return
+        if not live and not functions:
+            self.notes.append(
+                f"no instance is up, so function {name!r} could not be checked; runs wait for one that has it"
+            )
+            return
+        close = difflib.get_close_matches(name, functions, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(functions) or 'none'}"
+        raise TargetError(f"no instance that is up has a function named {name!r}", hint=hint, field="target")
+
+
+def ticks_after(schedule: Schedule, instant: int, count: int) -> list[int]:
+    """The next ticks strictly after an instant, at most `count`."""
+    ticks: list[int] = []
+    while len(ticks) < count and (tick := schedule.next_after(instant)) is not None:
+        ticks.append(tick)
+        instant = tick
+    return ticks
+
+
+def _parse(name: str, definition: Definition, anchor_at: int) -> Schedule:
+    return parse(
+        definition.schedule,
+        timezone=definition.timezone,
+        dialect=definition.dialect,
+        dst=definition.dst,
+        name=name,
+        anchor=anchor_at,
+    )
+
+
+def _when(definition: Definition) -> tuple[str, str, str, str]:
+    return (definition.schedule, definition.timezone, definition.dialect, definition.dst)
+
+
+def _from_now(name: str, definition: Definition) -> Callable[[int], NewTimes]:
+    def times(at: int) -> NewTimes:
+        return NewTimes(cursor_at=at, next_due_at=_parse(name, definition, at).next_after(at), anchor_at=at)
+
+    return times
+
+
+def _from_boundary(job: Job, definition: Definition, *, keep_anchor: bool) -> Callable[[int], NewTimes]:
+    def times(boundary: int) -> NewTimes:
+        anchor = job.anchor_at if keep_anchor else boundary
+        schedule = _parse(job.name, definition, anchor)
+        return NewTimes(cursor_at=boundary, next_due_at=schedule.next_after(boundary), anchor_at=anchor)
+
+    return times
+
+
+def _unplanned(job: Job) -> Callable[[int], UnplannedTicks | None]:
+    def unplanned(boundary: int) -> UnplannedTicks | None:
+        if job.next_due_at is None or job.next_due_at > boundary:
+            return None
+        schedule = _parse(job.name, job.definition, job.anchor_at)
+        count = schedule.count_between(job.cursor_at, boundary)
+        last = schedule.previous_before(boundary + 1)
+        if not count or last is None:
+            return None
+        return UnplannedTicks(first=job.next_due_at, last=last, count=count)
+
+    return unplanned
+
+
+def _ended(job: Job, kind: str, state: JobState, cancel_running: bool) -> Change:
+    def times(boundary: int) -> NewTimes:
+        return NewTimes(cursor_at=boundary, next_due_at=None, anchor_at=job.anchor_at)
+
+    return Change(
+        kind=kind,
+        state=state,
+        definition=job.definition,
+        placement=None,
+        times=times,
+        unplanned=_unplanned(job) if job.state is JobState.ACTIVE else lambda _: None,
+        cancel_pending=True,
+        cancel_running=cancel_running,
+    )
+
+
+def _with_declared(change: Change, text: str) -> Change:
+    return dataclasses.replace(change, declared=text)

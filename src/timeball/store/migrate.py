@@ -1,0 +1,48 @@
+"""Bringing the schema up to date: Alembic under a lock, in one transaction, safe when many start at once."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+
+from timeball.errors import Busy
+from timeball.store.database import Database, Transaction, sql
+from timeball.store.revision import current_revision
+
+TRIES_MAX = 60
+PAUSE_SECONDS = 0.25
+
+
+def upgrade_schema(database: Database, namespace: str) -> str | None:
+    """Apply what is missing and seed the namespace's lease row; the revision found before, or None if there was none.
+
+    One instance migrates, the others wait for its lock and find nothing left to do.
+    """
+    before = current_revision(database)
+    for attempt in range(TRIES_MAX):
+        try:
+            with database.transaction() as tx, tx.migration_lock() as connection:
+                config = Config()
+                config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+                _seed(tx, namespace)
+            return before
+        except Busy:
+            if attempt == TRIES_MAX - 1:
+                raise
+            time.sleep(PAUSE_SECONDS)
+    raise AssertionError("unreachable")
+
+
+def _seed(tx: Transaction, namespace: str) -> None:
+    tx.count(
+        sql(
+            "INSERT INTO timeball_lease (namespace, holder, epoch, expires_at) VALUES (:namespace, NULL, 0, 0) "
+            "ON CONFLICT (namespace) DO NOTHING"
+        ),
+        namespace=namespace,
+    )

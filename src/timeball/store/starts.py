@@ -1,0 +1,184 @@
+"""The verb of the start: claimed becomes running, where the claim is ours, the job unchanged, and overlap allows it.
+
+Only what this returns is executed. Whichever commits first, this or a stop, the other finds the row changed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from timeball.model.cluster import Term
+from timeball.model.job import Definition, Overlap
+from timeball.policy.overlap import Candidate, Decision, Running, Verdict, decide_starts
+from timeball.store.claims import JOB_UNCHANGED, STARTED_COLUMNS, Claim, Started, member_valid
+from timeball.store.database import Database, Transaction, sql
+from timeball.store.leases import Leases
+from timeball.store.schema import NO_LIMIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartResult:
+    """What became of a batch: started, waiting for their turn (still ours), skipped by policy, or no longer ours."""
+
+    started: Sequence[Started]
+    waiting: frozenset[int]
+    skipped: frozenset[int]
+    cancelled: frozenset[int]
+
+
+class Starts:
+    """One batch, one transaction."""
+
+    def __init__(self, database: Database, leases: Leases) -> None:
+        self._db = database
+        self._leases = leases
+        d = database.dialect
+        ids = d.any_of("ids", "BIGINT")
+        jobs = d.any_of("jobs", "BIGINT")
+        ours = "state = 'claimed' AND instance_id = :me"
+        self._gate = sql(f"SELECT job_id FROM timeball_gate WHERE job_id {jobs} ORDER BY job_id {d.lock}")
+        self._running = sql(
+            f"SELECT r.job_id, r.id, r.started_at, COALESCE(i.name, '') FROM timeball_run r "
+            f"LEFT JOIN timeball_instance i ON i.id = r.instance_id WHERE r.job_id {jobs} AND r.state = 'running'"
+        )
+        self._queued = sql(
+            f"SELECT job_id, count(*) FROM timeball_run WHERE job_id {jobs} AND state IN ('planned', 'claimed') "
+            f"AND ready_at <= {d.now} + :lead GROUP BY job_id"
+        )
+        self._start = sql(
+            f"UPDATE timeball_run SET state = 'running', started_at = {d.greatest}(ready_at, {d.now}), "
+            f"fence = {d.fence}, claimable_at = NULL WHERE id {ids} AND {ours} AND ready_at <= {d.now} + :lead "
+            f"AND start_by >= {d.now} AND {JOB_UNCHANGED} AND {member_valid(d.now)} RETURNING {STARTED_COLUMNS}"
+        )
+        self._mine = sql(f"SELECT {STARTED_COLUMNS} FROM timeball_run WHERE instance_id = :me AND state = 'running'")
+        rows = d.rows("v", "skips", id="BIGINT", reason="TEXT")
+        self._skip = sql(
+            f"UPDATE timeball_run SET state = 'skipped', reason = v.reason, claimable_at = NULL, ended_at = {d.now} "
+            f"FROM {rows} WHERE timeball_run.id = v.id AND timeball_run.id {ids} AND {ours} RETURNING timeball_run.id"
+        )
+        self._keep = sql(f"UPDATE timeball_run SET start_by = :never WHERE id {ids} AND {ours} AND start_by < :never")
+        self._cancel = sql(
+            f"UPDATE timeball_run SET cancel_reason = 'replaced by a newer run' WHERE id {ids} "
+            f"AND state = 'running' AND cancel_reason IS NULL RETURNING id"
+        )
+
+    def start(
+        self,
+        me: str,
+        claims: Sequence[Claim],
+        definitions: Mapping[tuple[int, int], Definition],
+        *,
+        lead_us: int,
+        term: Term | None = None,
+    ) -> StartResult:
+        """Start claims that are due within `lead_us`. `definitions` by job id and version, for the overlap policy."""
+
+        def work(tx: Transaction) -> StartResult:
+            if term is not None:
+                self._leases.prove(tx, term)
+            decisions = self._decide(tx, claims, definitions, lead_us)
+            by_verdict: dict[Verdict, list[Decision]] = defaultdict(list)
+            for decision in decisions:
+                by_verdict[decision.verdict].append(decision)
+            return StartResult(
+                started=self._started(tx, me, [d.run_id for d in by_verdict[Verdict.START]], lead_us),
+                waiting=self._waiting(tx, me, by_verdict[Verdict.WAIT], claims, definitions),
+                skipped=self._skipped(tx, me, by_verdict[Verdict.SKIP]),
+                cancelled=self._replaced(tx, by_verdict[Verdict.WAIT]),
+            )
+
+        return self._db.transact(work)
+
+    def mine(self, me: str) -> list[Started]:
+        """What the ledger says is running on an instance: to compare with memory after an unknown commit."""
+        rows = self._db.read(lambda tx: tx.all(self._mine, me=me))
+        return [Started(*row) for row in rows]
+
+    def _decide(
+        self,
+        tx: Transaction,
+        claims: Sequence[Claim],
+        definitions: Mapping[tuple[int, int], Definition],
+        lead_us: int,
+    ) -> list[Decision]:
+        decisions = [Decision(run_id=c.run_id, verdict=Verdict.START) for c in claims if not c.exclusive]
+        by_job: dict[int, list[Claim]] = defaultdict(list)
+        for claim in claims:
+            if claim.exclusive:
+                by_job[claim.job_id].append(claim)
+        if not by_job:
+            return decisions
+        jobs = tx.list(sorted(by_job))
+        tx.all(self._gate, jobs=jobs)
+        running: dict[int, list[Running]] = defaultdict(list)
+        for job_id, run_id, started_at, instance in tx.all(self._running, jobs=jobs):
+            running[job_id].append(Running(run_id=run_id, started_at=started_at, instance=instance))
+        queued = self._queued_counts(tx, by_job, definitions, lead_us)
+        for job_id, group in by_job.items():
+            newest = max(group, key=lambda c: c.job_version)
+            candidates = [
+                Candidate(run_id=c.run_id, ready_at=c.ready_at, attempt=c.attempt, scheduled=c.kind == "scheduled")
+                for c in group
+            ]
+            waiting = max(0, queued.get(job_id, 0) - len(group))
+            definition = definitions[(job_id, newest.job_version)]
+            decisions += decide_starts(definition, candidates, running[job_id], waiting)
+        return decisions
+
+    def _queued_counts(
+        self,
+        tx: Transaction,
+        by_job: Mapping[int, Sequence[Claim]],
+        definitions: Mapping[tuple[int, int], Definition],
+        lead_us: int,
+    ) -> dict[int, int]:
+        queueing = [
+            job_id
+            for job_id, group in by_job.items()
+            if definitions[(job_id, group[0].job_version)].overlap == Overlap.QUEUE
+        ]
+        if not queueing:
+            return {}
+        rows = tx.all(self._queued, jobs=tx.list(sorted(queueing)), lead=lead_us)
+        return {row[0]: row[1] for row in rows}
+
+    def _started(self, tx: Transaction, me: str, run_ids: Sequence[int], lead_us: int) -> list[Started]:
+        if not run_ids:
+            return []
+        tx.mint_fence()
+        rows = tx.all(self._start, me=me, ids=tx.list(sorted(run_ids)), lead=lead_us)
+        return [Started(*row) for row in rows]
+
+    def _skipped(self, tx: Transaction, me: str, decisions: Sequence[Decision]) -> frozenset[int]:
+        if not decisions:
+            return frozenset()
+        tx.join_by_hash()
+        rows = [(d.run_id, d.reason) for d in sorted(decisions, key=lambda d: d.run_id)]
+        changed = tx.all(self._skip, me=me, ids=tx.list([r[0] for r in rows]), **tx.rows("skips", rows, 2))
+        return frozenset(row[0] for row in changed)
+
+    def _waiting(
+        self,
+        tx: Transaction,
+        me: str,
+        decisions: Sequence[Decision],
+        claims: Sequence[Claim],
+        definitions: Mapping[tuple[int, int], Definition],
+    ) -> frozenset[int]:
+        waiting = {d.run_id for d in decisions}
+        queued = [
+            c.run_id
+            for c in claims
+            if c.run_id in waiting and definitions[(c.job_id, c.job_version)].overlap == Overlap.QUEUE
+        ]
+        if queued:  # what queues by policy is not overtaken by the misfire policy
+            tx.count(self._keep, me=me, ids=tx.list(sorted(queued)), never=NO_LIMIT)
+        return frozenset(waiting)
+
+    def _replaced(self, tx: Transaction, decisions: Sequence[Decision]) -> frozenset[int]:
+        run_ids = sorted({run_id for d in decisions for run_id in d.replace})
+        if not run_ids:
+            return frozenset()
+        return frozenset(row[0] for row in tx.all(self._cancel, ids=tx.list(run_ids)))

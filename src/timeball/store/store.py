@@ -1,0 +1,54 @@
+"""The store: one contract, one method a verb, each verb one transaction. The only way to the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from timeball.clock import wall_us
+from timeball.store.audits import Audits
+from timeball.store.changes import Changes
+from timeball.store.claims import Claims
+from timeball.store.database import Database
+from timeball.store.events import Events
+from timeball.store.jobs import Jobs
+from timeball.store.leases import Leases
+from timeball.store.members import Members
+from timeball.store.plans import Plans
+from timeball.store.purges import Purges
+from timeball.store.reaps import Reaps
+from timeball.store.runs import Runs
+from timeball.store.settles import Settles
+from timeball.store.starts import Starts
+from timeball.store.versions import Versions
+
+
+class Store:
+    """All verbs over one database, grouped by noun. Synchronous; safe to call from many threads."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.members = Members(database)
+        self.leases = Leases(database)
+        self.plans = Plans(database, self.leases)
+        self.claims = Claims(database, self.leases)
+        self.starts = Starts(database, self.leases)
+        self.settles = Settles(database)
+        self.reaps = Reaps(database, self.leases)
+        self.purges = Purges(database, self.leases)
+        versions = Versions()
+        self.jobs = Jobs(database, versions)
+        self.changes = Changes(database, versions)
+        self.runs = Runs(database)
+        self.events = Events(database)
+        self.audits = Audits(database)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.database.close()
+
+
+def open_store(
+    url: str, *, coordination_timeout_seconds: float = 2.0, host_clock: Callable[[], int] = wall_us
+) -> Store:
+    """The store behind a database URL. Connects lazily; raises SettingsError for a URL it cannot use."""
+    return Store(Database(url, coordination_timeout_seconds=coordination_timeout_seconds, host_clock=host_clock))
