@@ -6,12 +6,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from timeball.errors import TimeballError
+from timeball.version import VERSION
 
 if TYPE_CHECKING:
     from timeball.app.scheduler import Scheduler
     from timeball.executors.function.context import RunContext
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = ["RunContext", "Scheduler", "TimeballError", "__version__"]
 

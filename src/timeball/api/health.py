@@ -8,18 +8,18 @@ from dataclasses import asdict
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
-from timeball import __version__
 from timeball.engine.engine import Health
+from timeball.version import VERSION
 
 
 def make_app(health: Callable[[], Health | None]) -> FastAPI:
     """The ASGI application of one instance."""
-    app = FastAPI(title="Timeball", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(title="Timeball", version=VERSION, docs_url=None, redoc_url=None)
 
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
         """The process answers."""
-        return {"status": "ok", "version": __version__}
+        return {"status": "ok", "version": VERSION}
 
     @app.get("/readyz")
     async def readyz() -> JSONResponse:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -149,7 +149,7 @@ class Scheduler:
             self.stop()
 
     @contextlib.asynccontextmanager
-    async def lifespan(self, _app: object = None) -> AsyncIterator[None]:
+    async def lifespan(self, _app: object = None) -> AsyncGenerator[None]:
         """The same for an ASGI application: `FastAPI(lifespan=scheduler.lifespan)`, in any number of workers."""
         await asyncio.to_thread(self.start)
         try:

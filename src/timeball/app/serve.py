@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,12 +70,12 @@ def _announce(scheduler: Scheduler, settings: Settings) -> None:
 
 
 @contextmanager
-def _no_http() -> Iterator[None]:
+def _no_http() -> Generator[None]:
     yield
 
 
 @contextmanager
-def _http(scheduler: Scheduler, settings: Settings) -> Iterator[None]:
+def _http(scheduler: Scheduler, settings: Settings) -> Generator[None]:
     """The web server in a thread of its own, on a socket that is bound before anything else starts."""
     uvicorn, make_app = _server_parts()
     listener = _bind(settings.host, settings.port)

@@ -6,7 +6,6 @@ import getpass
 import os
 from dataclasses import dataclass
 
-from timeball import __version__
 from timeball.engine.engine import Engine
 from timeball.events.bus import Bus
 from timeball.executors.command.executor import CommandExecutor
@@ -15,6 +14,7 @@ from timeball.executors.registry import FunctionTable, Registry
 from timeball.service.jobs import JobService
 from timeball.settings import Settings
 from timeball.store import Store, open_store
+from timeball.version import VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Parts:
 
     def engine(self) -> Engine:
         """A new instance of the cluster, not started."""
-        return Engine(self.store, self.settings, self.registry, self.bus, version=__version__)
+        return Engine(self.store, self.settings, self.registry, self.bus, version=VERSION)
 
 
 def connect(settings: Settings, functions: FunctionTable | None = None) -> Parts:

@@ -9,8 +9,8 @@ import sys
 
 import click
 
-from timeball import __version__
 from timeball.errors import Conflict, InvalidInput, NotFound, ScheduleError, TimeballError
+from timeball.version import VERSION
 
 _COMMANDS: dict[str, tuple[str, str]] = {
     "serve": (
@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(__version__, prog_name="timeball")
+@click.version_option(VERSION, prog_name="timeball")
 def cli() -> None:
     """Timeball runs scheduled jobs from a shared database: any number of instances, each tick fires once.
 

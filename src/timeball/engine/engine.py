@@ -143,9 +143,12 @@ class Engine:
         if not self.member.trusted:
             problems.append("membership has run out: the database has not been reached in time")
         limit = seconds_to_us(self._settings.membership_seconds)
-        for loop in self._loops.values():
-            if loop.passed_at is not None and monotonic_us() - loop.passed_at > 4 * limit:
-                problems.append(f"{loop.name}: no pass for {(monotonic_us() - loop.passed_at) // 1_000_000} s")
+        now = monotonic_us()
+        problems += [
+            f"{loop.name}: no pass for {(now - loop.passed_at) // 1_000_000} s"
+            for loop in self._loops.values()
+            if loop.passed_at is not None and now - loop.passed_at > 4 * limit
+        ]
         term = self.lease.term()
         return Health(
             instance_id=self.member.id,

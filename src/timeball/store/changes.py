@@ -172,9 +172,7 @@ class Changes:
             ids = tx.list([r.run_id for r in running])
             tx.count(self._ask_cancel, ids=ids, reason=f"job {change.kind} by {actor}"[:200])
         data = {"name": job.name, "version": job.version + 1, "state": change.state.value, "removed": removed}
-        tell_job(
-            tx, namespace=job.namespace, job_id=job.id, kind=f"job.{change.kind}", actor=actor, at=at, data=data
-        )
+        tell_job(tx, namespace=job.namespace, job_id=job.id, kind=f"job.{change.kind}", actor=actor, at=at, data=data)
         deleted = change.state is JobState.DELETED
         row = None if deleted else tx.one(self._get, namespace=job.namespace, name=job.name)
         after = job if row is None else read_job(row)

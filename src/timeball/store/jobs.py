@@ -14,9 +14,7 @@ from timeball.store.database import Database, Row, Transaction, sql
 from timeball.store.schema import NO_LIMIT
 from timeball.store.versions import Versions, tell_job
 
-COLUMNS = (
-    "id, namespace, name, state, version, definition, cursor_at, next_due_at, anchor_at, created_at, updated_at, problem"
-)
+COLUMNS = "id, namespace, name, state, version, definition, cursor_at, next_due_at, anchor_at, created_at, updated_at, problem"
 SALT_BITS = 62
 
 

@@ -1,0 +1,1 @@
+"""Running functions of the program: async ones on the jobs' own loop, sync ones in threads."""
