@@ -30,6 +30,11 @@ def wall_us() -> int:
     return time.time_ns() // 1000
 
 
+def pause_us(duration_us: int) -> None:
+    """Wait on this host's monotonic clock."""
+    time.sleep(max(0, duration_us) / MICROS)
+
+
 def seconds_to_us(seconds: float) -> int:
     """A duration in seconds as whole microseconds."""
     return round(seconds * MICROS)

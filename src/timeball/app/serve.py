@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from timeball.app.scheduler import Scheduler
+from timeball.clock import monotonic_us
 from timeball.errors import SettingsError, TimeballError
 from timeball.observe.logs import configure_logging
 from timeball.settings import Settings
@@ -25,6 +26,7 @@ SWITCH_INTERVAL_SECONDS = 0.001
 """How long a busy Python thread may hold the interpreter: a job's endless loop must not make others late."""
 SERVER_END_SECONDS = 2.0
 SECOND_SIGNAL_STATUS = 130
+SAME_SIGNAL_US = 500_000
 _log = logging.getLogger("timeball.serve")
 
 
@@ -51,11 +53,17 @@ def serve(scheduler: Scheduler, *, http: bool) -> list[int]:
 
 
 def _own_signals(ended: threading.Event) -> None:
+    first_at = 0
+
     def on_signal(number: int, _frame: object) -> None:
+        nonlocal first_at
         if ended.is_set():
+            if monotonic_us() - first_at < SAME_SIGNAL_US:
+                return  # a group and its supervisor often send the same signal twice
             _log.warning("second signal: ending at once")
             os._exit(SECOND_SIGNAL_STATUS)
         _log.info("got %s", signal.Signals(number).name)
+        first_at = monotonic_us()
         ended.set()
 
     signal.signal(signal.SIGTERM, on_signal)

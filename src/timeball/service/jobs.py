@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from timeball.clock import pause_us
 from timeball.errors import Conflict, InvalidInput, NotFound, TargetError
 from timeball.executors.registry import Registry
 from timeball.model.job import Definition, Job, JobState, check_name, requires_key
@@ -18,6 +19,8 @@ from timeball.schedule import Schedule, parse, tzdata_version
 from timeball.store import Store
 from timeball.store.changes import Change, ChangeResult, UnplannedTicks
 from timeball.store.jobs import NewTimes, Placement
+
+EARLY_START_MAX_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +164,15 @@ class JobService:
     def _change(
         self, name: str, decide: Callable[[Job, str | None], Change | None], expected_version: int | None
     ) -> ChangeResult:
-        return self._store.changes.change(
+        result = self._store.changes.change(
             self._namespace, name, decide, actor=self._actor, expected_version=expected_version
         )
+        # A start is committed a moment early: wait until it has begun, so that nothing starts after the answer.
+        begun = max((run.started_at for run in result.still_running), default=0)
+        if begun <= result.at:
+            return result
+        pause_us(min(begun - result.at, EARLY_START_MAX_US))
+        return dataclasses.replace(result, at=begun)
 
     def _create_declared(self, name: str, definition: Definition, text: str) -> None:
         try:
