@@ -98,7 +98,7 @@ def test_an_instance_that_a_function_kills_leaves_a_lost_run_and_nothing_else(
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     ("app", "words"),
-    [("no_such_module:scheduler", "no_such_module"), ("bad_app:nothing", "nothing"), ("bad_app", "MODULE:SCHEDULER")],
+    [("no_such_module:scheduler", "no_such_module"), ("bad_app:nothing", "nothing"), ("bad_app", "MODULE:ATTRIBUTE")],
 )
 def test_an_unknown_app_is_a_clear_error_at_start(tmp_path: Path, app: str, words: str) -> None:
     (tmp_path / "bad_app.py").write_text(APP)

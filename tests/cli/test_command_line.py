@@ -1,0 +1,143 @@
+"""The command line as its users meet it: answers, JSON, exit statuses; and the crontab of a real server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from timeball.cli.main import main
+
+CRONTAB = Path(__file__).resolve().parents[1] / "cases" / "server.crontab"
+
+
+@pytest.fixture(autouse=True)
+def _allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIMEBALL_COMMAND_ALLOW", "*")
+
+
+class Terminal:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str, status: int = 0) -> str:
+        self._monkeypatch.setattr("sys.argv", ["timeball", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = self._capsys.readouterr()
+        assert ended.value.code == status, f"{arguments}: {ended.value.code}: {out}{err}"
+        return out + err
+
+    def json(self, *arguments: str, status: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", status=status))
+
+
+@pytest.fixture
+def timeball(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(monkeypatch, capsys)
+
+
+def add(timeball: Terminal, name: str = "hello", *more: str) -> None:
+    timeball("jobs", "add", name, "--schedule", "0 9 * * mon-fri", *more, "--command", "--", "/bin/echo", "hi")
+
+
+def test_a_job_lives_from_add_to_delete(timeball: Terminal) -> None:
+    add(timeball)
+    assert timeball.json("jobs", "list")[0]["name"] == "hello"
+    assert timeball.json("jobs", "show", "hello")["state"] == "active"
+    stopped = timeball.json("jobs", "stop", "hello")
+    assert (stopped["changed"], stopped["still_running"]) == (True, [])
+    assert not timeball.json("jobs", "stop", "hello")["changed"]
+    assert timeball.json("jobs", "start", "hello")["changed"]
+    assert len(timeball.json("jobs", "next", "hello", "--count", "3")["ticks"]) == 3
+    run = timeball.json("jobs", "trigger", "hello", "--key", "k")["run"]
+    assert timeball.json("jobs", "trigger", "hello", "--key", "k")["run"] == run
+    assert timeball.json("runs", "show", str(run))["state"] == "planned"
+    timeball("jobs", "delete", "hello")
+    assert timeball.json("jobs", "list") == []
+    timeball.json("audit")
+
+
+def test_exit_statuses(timeball: Terminal) -> None:
+    add(timeball)
+    assert "exists already" in timeball(
+        "jobs", "add", "hello", "--schedule", "none", "--command", "--", "/bin/true", status=4
+    )
+    assert "no job named 'nobody'" in timeball("jobs", "stop", "nobody", status=3)
+    assert "no minute 61" in timeball(
+        "jobs", "add", "bad", "--schedule", "61 * * * *", "--command", "--", "/bin/true", status=2
+    )
+    timeball("jobs", "unknown-command", status=2)
+
+
+def test_an_error_in_json_has_its_place(timeball: Terminal) -> None:
+    error = timeball.json("explain", "0 61 * * *", status=2)["error"]
+    assert (error["code"], error["position"]) == ("out-of-range", 2)
+    assert error["hint"]
+
+
+def test_commands_are_off_until_allowed(timeball: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIMEBALL_COMMAND_ALLOW")
+    said = timeball("jobs", "add", "x", "--schedule", "none", "--command", "--", "/bin/true", status=2)
+    assert "command_allow" in said
+
+
+def test_explain_needs_no_database(timeball: Terminal) -> None:
+    answer = timeball.json("explain", "0 9 * * mon-fri", "--timezone", "Europe/Paris", "--from", "2026-12-01T00:00:00Z")
+    assert answer["ticks"][0] == "2026-12-01T09:00:00+01:00"
+    assert "09:00" in answer["text"]
+    assert not Path("timeball.db").exists()
+
+
+def test_apply_is_all_or_nothing(timeball: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.toml"
+    good = '[jobs.a]\nschedule = "@hourly"\nexecutor = "command"\ntarget = { argv = ["/bin/true"] }\n'
+    file.write_text(good + good.replace("jobs.a", "jobs.b").replace("@hourly", "61 * * * *"))
+    timeball("apply", str(file), status=2)
+    assert timeball.json("jobs", "list") == []
+    file.write_text(good)
+    timeball("apply", str(file))
+    assert [job["name"] for job in timeball.json("jobs", "list")] == ["a"]
+    assert "unchanged" in timeball("apply", str(file))
+
+
+def test_db_upgrade_and_check(timeball: Terminal) -> None:
+    timeball("db", "check", status=1)
+    timeball("db", "upgrade")
+    timeball("db", "check")
+
+
+def test_a_dry_run_shows_each_job_in_words_and_changes_nothing(timeball: Terminal) -> None:
+    found = timeball.json("import", "crontab", str(CRONTAB), "--dry-run")
+    assert found["format"] == "system"
+    assert all(job["text"] and len(job["ticks"]) <= 3 for job in found["jobs"])
+    assert timeball.json("jobs", "list") == []
+
+
+def test_every_line_of_a_real_crontab_is_taken_over_or_answered(timeball: Terminal) -> None:
+    found = timeball.json("import", "crontab", str(CRONTAB))
+    told = {job["line"] for job in found["jobs"]} | {note["line"] for note in found["notes"]}
+    for number, line in enumerate(CRONTAB.read_text().splitlines(), start=1):
+        entry = line.strip()
+        if entry and not entry.startswith("#") and "=" not in entry.split()[0]:
+            assert number in told, line
+    jobs = timeball.json("jobs", "list")
+    assert len(jobs) == len(found["jobs"])
+    assert {job["state"] for job in jobs} == {"stopped"}
+
+
+def test_a_plain_user_crontab_keeps_percent_signs_and_zones(timeball: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "crontab"
+    file.write_text(
+        "CRON_TZ=Europe/Paris\nGREETING=hello\n30 2 * * * /bin/date +\\%F%first line%second\n@reboot /bin/start\n"
+    )
+    found = timeball.json("import", "crontab", str(file))
+    job = found["jobs"][0]
+    assert job["timezone"] == "Europe/Paris"
+    assert job["target"]["argv"][-1] == "/bin/date +%F"
+    assert job["target"]["stdin"] == "first line\nsecond\n"
+    assert job["target"]["env"]["GREETING"] == "hello"
+    assert [note["line"] for note in found["notes"]] == [4]
