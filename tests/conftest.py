@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from tests.postgres_server import NoServer, postgres_server
+from timeball.clock import wall_us
 from timeball.store import Store, open_store
 from timeball.store.migrate import upgrade_schema
 
@@ -18,9 +19,22 @@ NO_SKIP = "TIMEBALL_TEST_NO_SKIP"
 _numbers = itertools.count(1)
 
 
+class HostClock:
+    """This host's wall clock, and how far a test has moved it. Only SQLite reads it."""
+
+    def __init__(self) -> None:
+        self.moved_us = 0
+
+    def __call__(self) -> int:
+        return wall_us() + self.moved_us
+
+    def move(self, by_us: int) -> None:
+        self.moved_us += by_us
+
+
 def need(reason: str) -> None:
     """Skip for want of something outside of the project; a failure where the switch says so."""
-    if os.environ.get(NO_SKIP):
+    if os.environ.get(NO_SKIP) == "1":
         pytest.fail(f"{reason} ({NO_SKIP} is set)")
     pytest.skip(reason)
 
@@ -60,8 +74,13 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[Store]:
-    made = open_store(database_url)
+def host_clock() -> HostClock:
+    return HostClock()
+
+
+@pytest.fixture
+def store(database_url: str, host_clock: HostClock) -> Iterator[Store]:
+    made = open_store(database_url, host_clock=host_clock)
     upgrade_schema(made.database, "default")
     yield made
     made.close()

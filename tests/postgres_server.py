@@ -56,7 +56,7 @@ def postgres_server() -> Generator[str]:
             yield f"postgresql://postgres@127.0.0.1:{port}"
         finally:
             _call([*prefix, binaries / "pg_ctl", "-D", data, "-m", "immediate", "stop"], check=False)
-            server.wait(20)
+            _end(server)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -107,6 +107,15 @@ def _wait_ready(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
                 return
         pause.wait(READY_PAUSE_SECONDS)
     raise NoServer(f"the server did not come up: {log.read_text(errors='replace')[-500:]}")
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """Wait for our own process; ask it once more where pg_ctl did not reach it (no pid file yet)."""
+    try:
+        server.wait(20)
+    except subprocess.TimeoutExpired:
+        server.terminate()
+        server.wait(20)
 
 
 def _free_port() -> int:

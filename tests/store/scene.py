@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from tests.conftest import HostClock
 from timeball.model.cluster import Instance, InstanceState, Term
 from timeball.model.job import Definition, Job
 from timeball.store import Store
@@ -18,16 +19,32 @@ from timeball.store.starts import StartResult
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
+STORED_INSTANTS = {
+    "timeball_lease": ("acquired_at", "expires_at"),
+    "timeball_instance": ("started_at", "heartbeat_at", "expires_at"),
+    "timeball_run": ("due_at", "ready_at", "claimable_at", "claimed_at", "started_at", "start_by"),
+}
 ANY = Capability(handlers=["function:f"], requires=[""])
 
 
 class Scene:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, host_clock: HostClock | None = None) -> None:
         self.store = store
+        self._host_clock = host_clock
         self.definitions: dict[tuple[int, int], Definition] = {}
 
     def now(self) -> int:
         return self.store.members.clock()
+
+    def pass_time(self, by_us: int) -> None:
+        """Let time go by: move SQLite's clock on; PostgreSQL's is not ours, so move stored instants back."""
+        if self.store.database.dialect.name == "sqlite":
+            assert self._host_clock is not None
+            self._host_clock.move(by_us)
+            return
+        for table, columns in STORED_INSTANTS.items():
+            moves = ", ".join(f"{column} = {column} - :by" for column in columns)
+            self.execute(f"UPDATE {table} SET {moves}", by=by_us)
 
     def join(self, name: str, *, lifetime_us: int = HOUR) -> str:
         instance = Instance(

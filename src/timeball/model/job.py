@@ -14,6 +14,7 @@ from timeball.errors import InvalidInput
 
 NAME_CHARS_MAX = 200
 ARGS_CHARS_MAX = 65_536
+REQUIRES_CHARS_MAX = 500
 _NAME = re.compile(r"[^\x00-\x1f\x7f]+")
 
 
@@ -101,6 +102,9 @@ class Definition:
         for name in ("schedule", "executor", "timezone", "dialect", "dst", "description"):
             if not isinstance(getattr(self, name), str):
                 raise InvalidInput(f"{name} must be text", field=name)
+        # The ledger's column is that long; a longer key would stop the plans of all jobs, not only of this one.
+        if len(requires_key(self.requires)) > REQUIRES_CHARS_MAX:
+            raise InvalidInput(f"requires is too long; at most {REQUIRES_CHARS_MAX} characters", field="requires")
 
     @property
     def exclusive(self) -> bool:
@@ -219,7 +223,7 @@ def _check_mapping(name: str, value: object) -> None:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"{name} must be a JSON object", field=name)
     try:
-        text = json.dumps(dict(cast("Mapping[str, Any]", value)))
+        text = json.dumps(dict(cast("Mapping[str, Any]", value)), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} holds what JSON cannot: {error}", field=name) from error
     if len(text) > ARGS_CHARS_MAX:

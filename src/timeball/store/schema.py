@@ -15,6 +15,7 @@ metadata = MetaData()
 Id = BigInteger().with_variant(Integer, "sqlite")
 NO_LIMIT = 2**62
 """An instant that never comes: `start_by` of what may start however late."""
+REASON_CHARS_MAX = 200
 
 
 def _name(length: int = 200) -> String:
@@ -76,7 +77,7 @@ run = Table(
     Column("last_due_at", BigInteger, nullable=True),
     Column("ticks", Integer, nullable=False, server_default="1"),
     Column("state", String(12), nullable=False),
-    Column("reason", String(200), nullable=True),
+    Column("reason", String(REASON_CHARS_MAX), nullable=True),
     Column("attempt", Integer, nullable=False, server_default="1"),
     Column("lost_count", Integer, nullable=False, server_default="0"),
     Column("priority", Integer, nullable=False, server_default="0"),
@@ -133,7 +134,7 @@ attempt = Table(
     Column("run_id", BigInteger, primary_key=True, autoincrement=False),
     Column("attempt", Integer, primary_key=True, autoincrement=False),
     Column("state", String(12), nullable=False),
-    Column("reason", String(200), nullable=True),
+    Column("reason", String(REASON_CHARS_MAX), nullable=True),
     Column("instance_id", String(32), nullable=True),
     Column("fence", BigInteger, nullable=True),
     Column("ready_at", BigInteger, nullable=False),

@@ -15,7 +15,7 @@ from timeball.policy.overlap import Candidate, Decision, Running, Verdict, decid
 from timeball.store.claims import JOB_UNCHANGED, STARTED_COLUMNS, Claim, Started, member_valid
 from timeball.store.database import Database, Transaction, sql
 from timeball.store.leases import Leases
-from timeball.store.schema import NO_LIMIT
+from timeball.store.schema import NO_LIMIT, REASON_CHARS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,8 @@ class Starts:
         if not decisions:
             return frozenset()
         tx.join_by_hash()
-        rows = [(d.run_id, d.reason) for d in sorted(decisions, key=lambda d: d.run_id)]
+        ordered = sorted(decisions, key=lambda d: d.run_id)
+        rows = [(d.run_id, (d.reason or "")[:REASON_CHARS_MAX]) for d in ordered]
         changed = tx.all(self._skip, me=me, ids=tx.list([r[0] for r in rows]), **tx.rows("skips", rows, 2))
         return frozenset(row[0] for row in changed)
 
