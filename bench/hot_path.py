@@ -10,7 +10,7 @@ import argparse
 import contextlib
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from tests.postgres_server import postgres_server
 
+from timeball.app.serve import tune_interpreter
 from timeball.app.wiring import Parts, connect
 from timeball.clock import format_instant, monotonic_us
 from timeball.executors.registry import FunctionTable
@@ -41,7 +42,9 @@ def parts_of(url: str) -> Parts:
 
     table = FunctionTable()
     table.register("nothing", nothing)
-    settings = Settings(database_url=url, runs_max=20_000, claim_batch_max=1000, settle_batch_max=1000)
+    settings = Settings(
+        database_url=url, runs_max=20_000, claim_batch_max=1000, settle_batch_max=1000, retention_runs_per_job=10**8
+    )
     return connect(settings, table)
 
 
@@ -139,22 +142,35 @@ def run(parts: Parts, statement: str, **binds: object) -> None:
         tx.count(sql(statement), **binds)
 
 
-def measure(url: str, chosen: list[str], finished: int) -> None:
-    parts = parts_of(url)
-    upgrade_schema(parts.store.database, "default")
-    table = Table("WORK", "TIMEBALL", "PEERS AND BAR", title="PostgreSQL, one instance, durable start and settle")
+def measure(url: str, chosen: list[str], finished: int, many: int) -> None:
+    with fresh(url) as parts:
+        upgrade_schema(parts.store.database, "default")
+    rows: list[tuple[str, Callable[[Parts], str], str]] = []
     if "lateness" in chosen:
-        table.add_row(
-            "2,000 one-shots over 20 s: p50 / p99 / max", lateness(parts, 2000), PEERS["lateness p50 / p99 / max"]
-        )
+        name = "2,000 one-shots over 20 s: p50 / p99 / max"
+        rows.append((name, lambda parts: lateness(parts, 2000), PEERS["lateness p50 / p99 / max"]))
     if "herd" in chosen:
-        table.add_row("2,000 at one instant", herd(parts, 2000), PEERS["herd max"])
+        rows.append(("2,000 at one instant", lambda parts: herd(parts, 2000), PEERS["herd max"]))
     if "drain" in chosen:
-        table.add_row("20,000 due no-ops", drain(parts, 20_000, 0), PEERS["drain"])
+        rows.append((f"{many:,} due no-ops", lambda parts: drain(parts, many, 0), PEERS["drain"]))
     if finished:
-        table.add_row(f"the same beside {finished:,} finished runs", drain(parts, 20_000, finished), PEERS["drain"])
+        name = f"the same beside {finished:,} finished runs"
+        rows.append((name, lambda parts: drain(parts, many, finished), PEERS["drain"]))
+    table = Table("WORK", "TIMEBALL", "PEERS AND BAR", title="PostgreSQL, one instance, durable start and settle")
+    for name, work, peers in rows:
+        with fresh(url) as parts:
+            table.add_row(name, work(parts), peers)
     Console(width=140).print(table)
-    parts.store.close()
+
+
+@contextlib.contextmanager
+def fresh(url: str) -> Generator[Parts]:
+    """Parts of their own: an engine's end closes them."""
+    parts = parts_of(url)
+    try:
+        yield parts
+    finally:
+        parts.store.close()
 
 
 def main() -> None:
@@ -162,13 +178,15 @@ def main() -> None:
     parser.add_argument("--db", help="an empty PostgreSQL database")
     parser.add_argument("--only", choices=["lateness", "herd", "drain"], action="append")
     parser.add_argument("--finished", type=int, default=0, help="drain again beside so many finished runs")
+    parser.add_argument("--many", type=int, default=20_000, help="how many due runs to drain")
     given = parser.parse_args()
+    tune_interpreter()
     chosen = given.only or ["lateness", "herd", "drain"]
     if given.db:
-        measure(given.db, chosen, given.finished)
+        measure(given.db, chosen, given.finished, given.many)
     else:
         with postgres_server() as base:
-            measure(f"{base}/postgres", chosen, given.finished)
+            measure(f"{base}/postgres", chosen, given.finished, given.many)
 
 
 if __name__ == "__main__":

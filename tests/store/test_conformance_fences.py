@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from tests.conftest import HostClock
@@ -233,7 +231,7 @@ def test_one_stale_outcome_does_not_hold_up_the_others_of_its_batch(scene: Scene
     now = scene.now()
     scene.plan(term, job, [now - 2, now - 1])
     first, second = scene.start(a, scene.claim(a)).started
-    stale = dataclasses.replace(ending(first), fence=first.fence + 99)
+    stale = ending(first)._replace(fence=first.fence + 99)
     assert settle(scene, stale, ending(second)) == {second.run_id}
 
 

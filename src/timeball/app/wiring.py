@@ -36,7 +36,7 @@ class Parts:
         )
 
     def engine(self) -> Engine:
-        """A new instance of the cluster, not started."""
+        """An instance of the cluster, not started. One for these parts: its end closes the registry."""
         return Engine(self.store, self.settings, self.registry, self.bus, version=VERSION)
 
 

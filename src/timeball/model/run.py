@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from timeball.model.states import State
 
@@ -18,8 +18,7 @@ class Kind(StrEnum):
     BACKFILL = "backfill"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(NamedTuple):
     """What an executor is given: one started attempt. Instants in microseconds UTC, durations named.
 
     `due_at` is the tick; `begin_at` the monotonic reading (this host) before which the work must not begin.
@@ -50,8 +49,7 @@ class Output:
     bytes_cut: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How an attempt ended, by the word of the instance that ran it.
 
     `state` is one of `states.SETTLED`. `reason`: short and stable (`exception`, `exit-code`, `signal`, …).
@@ -67,4 +65,4 @@ class Outcome:
     reason: str | None = None
     error: str | None = None
     result: str | None = None
-    outputs: tuple[Output, ...] = field(default=())
+    outputs: tuple[Output, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from timeball.model.cluster import Term
 from timeball.store.database import Database, Transaction, sql
@@ -19,8 +19,7 @@ class Capability:
     requires: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """A run reserved for us. Instants in microseconds; `deadline_at`: others may take it from then on."""
 
     run_id: int
@@ -33,8 +32,7 @@ class Claim:
     deadline_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(NamedTuple):
     """A run that is ours to execute: the start is committed. `args`: its own arguments as JSON, or None."""
 
     run_id: int
@@ -114,7 +112,7 @@ class Claims:
                 limit=limit,
                 **_binds(tx, capability),
             )
-            return [Claim(*row) for row in rows]
+            return [Claim._make(row) for row in rows]
 
         return self._db.transact(work)
 
@@ -125,7 +123,7 @@ class Claims:
             self._prove(tx, term)
             tx.mint_fence()
             rows = tx.all(self._take, me=me, prefetch=0, limit=limit, **_binds(tx, capability))
-            return [Started(*row) for row in rows]
+            return [Started._make(row) for row in rows]
 
         return self._db.transact(work)
 

@@ -82,11 +82,11 @@ class PostgresDialect:
     def bind_rows(self, bind: str, rows: Sequence[Sequence[Any]], width: int) -> dict[str, Any]:
         """One array a column."""
         columns = list(zip(*rows, strict=True)) if rows else [()] * width
-        return {f"{bind}_{i}": list(column) for i, column in enumerate(columns)}
+        return {f"{bind}_{i}": _array(column) for i, column in enumerate(columns)}
 
     def bind_list(self, values: Sequence[Any]) -> Any:
         """One array."""
-        return list(values)
+        return _array(values)
 
     def translate(self, error: Exception) -> StoreError | None:
         """By SQLSTATE; a connection that broke has none."""
@@ -134,6 +134,8 @@ def _preparer(statement_timeout_seconds: float) -> Callable[[Any, Any], None]:
         # and a claim must never read the whole ledger.
         "plan_cache_mode": "force_custom_plan",
         "enable_seqscan": "off",
+        # A claim walks its index in order and stops at its limit; a bitmap would read and sort the whole backlog.
+        "enable_bitmapscan": "off",
         "jit": "off",
     }
 
@@ -145,6 +147,18 @@ def _preparer(statement_timeout_seconds: float) -> Callable[[Any, Any], None]:
         connection.autocommit = autocommit
 
     return prepare
+
+
+def _array(values: Sequence[Any]) -> str:
+    """An array's text form, to be bound and cast: several times faster to make than the driver's lists."""
+    return "{" + ",".join([str(v) if type(v) is int else _element(v) for v in values]) + "}"
+
+
+def _element(value: object) -> str:
+    if value is None:
+        return "NULL"
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
 
 
 _BUSY = {"40001", "40P01", "55P03", "57014"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from timeball.model.run import Output
 from timeball.store.database import Database, Row, Transaction, sql
@@ -11,8 +11,7 @@ from timeball.store.events import add_event
 from timeball.store.schema import NO_LIMIT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(NamedTuple):
     """An attempt's end, in cluster instants (microseconds). `retry_at`: when the next attempt is due, or None."""
 
     run_id: int

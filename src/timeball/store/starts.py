@@ -94,7 +94,7 @@ class Starts:
     def mine(self, me: str) -> list[Started]:
         """What the ledger says is running on an instance: to compare with memory after an unknown commit."""
         rows = self._db.read(lambda tx: tx.all(self._mine, me=me))
-        return [Started(*row) for row in rows]
+        return [Started._make(row) for row in rows]
 
     def _decide(
         self,
@@ -149,7 +149,7 @@ class Starts:
             return []
         tx.mint_fence()
         rows = tx.all(self._start, me=me, ids=tx.list(sorted(run_ids)), lead=lead_us)
-        return [Started(*row) for row in rows]
+        return [Started._make(row) for row in rows]
 
     def _skipped(self, tx: Transaction, me: str, decisions: Sequence[Decision]) -> frozenset[int]:
         if not decisions:

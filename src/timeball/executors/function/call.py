@@ -21,10 +21,26 @@ Verdict = tuple[State, str, str]
 class Call:
     """Whoever comes first begins it; whoever comes first tells its end; the others find it taken. Safe for threads."""
 
+    __slots__ = (
+        "_bytes_max",
+        "_function",
+        "_to_begin",
+        "_to_tell",
+        "_wants_run",
+        "begun_at",
+        "context",
+        "deadline",
+        "ending",
+        "key",
+        "on_told",
+        "work",
+    )
+
     def __init__(
         self, work: Work, function: Callable[..., Any], report: Report, bytes_max: int, *, wants_run: bool
     ) -> None:
         self.work = work
+        self.key = (work.run_id, work.attempt)
         self.context = RunContext(work, bytes_max)
         self.begun_at = 0
         self.deadline: int | None = None
@@ -34,12 +50,7 @@ class Call:
         self._bytes_max = bytes_max
         self._to_begin = [True]  # popping from a list is atomic
         self._to_tell = [report]
-        self.on_told: Callable[[Call], None] = lambda _: None
-
-    @property
-    def key(self) -> tuple[int, int]:
-        """Run and attempt."""
-        return (self.work.run_id, self.work.attempt)
+        self.on_told: Callable[[Call], None] = _nobody
 
     @property
     def told(self) -> bool:
@@ -139,6 +150,10 @@ class Call:
             self.context.log(f"the returned value was not kept: {len(text)} characters; at most {RESULT_CHARS_MAX}")
             return None
         return text
+
+
+def _nobody(_call: Call) -> None:
+    """Nobody to be told that a call has ended."""
 
 
 def _words(error: BaseException) -> str:
