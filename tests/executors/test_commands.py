@@ -12,6 +12,7 @@ from typing import cast
 
 import pytest
 
+from tests.cluster.instances import eventually
 from tests.executors.bench_of_work import Outcomes, make_work, output_of
 from timeball.errors import TargetError
 from timeball.executors.command.executor import CommandExecutor
@@ -58,7 +59,7 @@ def test_a_command_that_dies_by_a_signal_says_which(executor: CommandExecutor) -
 def test_a_time_out_ends_the_whole_group(executor: CommandExecutor) -> None:
     outcome = shell(executor, "sleep 60 & echo $!; wait", timeout=0.3)
     assert (outcome.state, outcome.reason) == (State.TIMED_OUT, "timeout")
-    assert not alive(int(output_of(outcome, "stdout")))
+    eventually(lambda: not alive(int(output_of(outcome, "stdout"))))
 
 
 def test_a_command_that_ignores_term_is_killed_after_the_grace(executor: CommandExecutor) -> None:

@@ -147,8 +147,8 @@ def test_a_claim_walks_its_index_in_order_and_reads_no_more_than_it_takes(fresh:
     job = scene.store.jobs.get("default", "allow")
     now = scene.now()
     scene.execute(
-        "INSERT INTO timeball_run (job_id, job_version, kind, due_at, state, handler, ready_at, claimable_at, start_by) "
-        "SELECT :job, 1, 'scheduled', :now - n, 'planned', 'function:f', :now - n, :now - n, :now + 60000000 "
+        "INSERT INTO timeball_run (job_id, job_version, kind, due_at, state, handler, ready_at, claimable_at, "
+        "start_by) SELECT :job, 1, 'scheduled', :now - n, 'planned', 'function:f', :now - n, :now - n, :now + 60000000 "
         "FROM generate_series(1, 20000) AS n",
         job=job.id,
         now=now,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from timeball.model.job import Definition, requires_key
-from timeball.schedule import Schedule, parse
+from timeball.schedule import Schedule, schedule_of
 from timeball.store import Store
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class DefinitionCache:
         with self._lock:
             schedule = self._schedules.get((job_id, version))
         if schedule is None:
-            schedule = parse_schedule(definition, name, anchor_at)
+            schedule = schedule_of(definition, name=name, anchor_at=anchor_at)
             self._keep(self._schedules, (job_id, version), schedule)
         return schedule
 
@@ -69,18 +69,6 @@ class DefinitionCache:
             table.move_to_end(key)
             while len(table) > CACHE_MAX:
                 table.popitem(last=False)
-
-
-def parse_schedule(definition: Definition, name: str, anchor_at: int) -> Schedule:
-    """A definition's schedule; raises ScheduleError."""
-    return parse(
-        definition.schedule,
-        timezone=definition.timezone,
-        dialect=definition.dialect,
-        dst=definition.dst,
-        name=name,
-        anchor=anchor_at,
-    )
 
 
 def placement_of(definition: Definition, handler_of: Callable[[Definition], str]) -> tuple[str, str]:

@@ -33,6 +33,8 @@ from timeball.store.wake import work_channel
 
 SETTLE_AT_END_SECONDS = 10.0
 DRAIN_POLL_SECONDS = 0.05
+DUTIES = ("plan", "reap", "janitor")
+"""What only the leader does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,7 @@ class Engine:
         self.runner.on_waiting = lambda: self._wake("run")
         self.settler.on_outcome = lambda: self._wake("settle")
         self._loops = self._make_loops(executes=executes)
+        self.lease.failing_since = self._duty_failing_since
         self._listening = contextlib.ExitStack()
         self._stopping = threading.Lock()
         self._stopped = False
@@ -221,6 +224,10 @@ class Engine:
         loop = self._loops.get(name)
         if loop is not None:
             loop.wake()
+
+    def _duty_failing_since(self) -> int | None:
+        since = [self._loops[name].failing_since for name in DUTIES if name in self._loops]
+        return min((at for at in since if at is not None), default=None)
 
     def _let_go(self) -> None:
         self.held.clear()

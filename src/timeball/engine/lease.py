@@ -8,6 +8,7 @@ ran out is. Every error means: not renewed.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from timeball.clock import ClusterClock, seconds_to_us
 from timeball.engine.member import Member
@@ -36,6 +37,9 @@ class LeaseKeeper:
         self._term: Term | None = None
         self._trusted_until = 0
         self._resigned = False
+        self._aside_until = 0
+        self.failing_since: Callable[[], int | None] = lambda: None
+        """Since when a leader's duty fails here (monotonic microseconds), or None."""
 
     def term(self) -> Term | None:
         """The proof of our leadership, while we may trust it; asked before every plan, not only at a renewal."""
@@ -50,6 +54,11 @@ class LeaseKeeper:
             if self._resigned or not self._member.trusted:
                 self._end("membership is in doubt")
                 return self._settings.lease_renew_seconds / 4
+            left_us = self._aside_until - self._clock.monotonic()
+            if left_us > 0:
+                return left_us / 1e6
+            if self._fails():
+                return self._step_aside()
             return self._hold()
 
     def resign(self, reason: str = "stepped down") -> None:
@@ -60,6 +69,22 @@ class LeaseKeeper:
             self._end(reason)
             if term is not None:
                 self._store.leases.release(term, actor=self._member.name)
+
+    def _fails(self) -> bool:
+        """Whether we lead and have not done a leader's work for a renewal interval."""
+        since = self.failing_since()
+        if self._term is None or since is None:
+            return False
+        return self._clock.monotonic() - since > seconds_to_us(self._settings.lease_renew_seconds)
+
+    def _step_aside(self) -> float:
+        """Give the lease up for one lifetime: a leader that cannot plan must not keep others from it."""
+        term = self._term
+        assert term is not None
+        self._end("a leader's duty fails here; another instance may lead")
+        self._aside_until = self._clock.monotonic() + self._lifetime_us
+        self._store.leases.release(term, actor=self._member.name)
+        return self._lifetime_us / 1e6
 
     def _hold(self) -> float:
         sent = self._clock.monotonic()

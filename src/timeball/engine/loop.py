@@ -30,6 +30,8 @@ class Loop:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._failures = 0
+        self.failing_since: int | None = None
+        """Monotonic microseconds of the first failure in a row; None while passes succeed."""
         self._thread = threading.Thread(target=self._run, name=f"timeball-{name}", daemon=True)
         self.passed_at: int | None = None
 
@@ -55,7 +57,7 @@ class Loop:
     @property
     def failing(self) -> bool:
         """Whether the last pass raised."""
-        return self._failures > 0
+        return self.failing_since is not None
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -73,7 +75,7 @@ class Loop:
         except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on and says so
             return self._failed(error)
         if self._failures:
-            self._failures = 0
+            self._failures, self.failing_since = 0, None
             self._bus.publish(LoopRecovered(loop=self.name))
         self.passed_at = monotonic_us()
         return pause
@@ -81,6 +83,7 @@ class Loop:
     def _failed(self, error: Exception) -> float:
         database = isinstance(error, StoreError)
         if self._failures == 0:
+            self.failing_since = monotonic_us()
             self._bus.publish(LoopFailing(loop=self.name, error=str(error), database=database))
             if not database:
                 _log.exception("%s failed", self.name, exc_info=error)

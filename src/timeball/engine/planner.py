@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from timeball.clock import ClusterClock, seconds_to_us
 from timeball.engine.definitions import DefinitionCache, placement_of
 from timeball.engine.lease import LeaseKeeper
-from timeball.errors import InvalidInput
+from timeball.engine.replanner import Replanner
+from timeball.errors import InvalidInput, StoreError
 from timeball.events.bus import Bus
 from timeball.events.facts import JobBroken, TicksMissed
 from timeball.model.cluster import Term
@@ -19,6 +21,7 @@ from timeball.store import Store
 from timeball.store.plans import DueJob, JobPlan, PlannedTick
 from timeball.store.schema import NO_LIMIT
 
+_log = logging.getLogger("timeball.engine")
 PLAN_AHEAD = 1 / 3
 """How much beyond the horizon one pass plans, as a part of it: so that a frequent job is not touched every pass."""
 
@@ -43,6 +46,8 @@ class Planner:
         self._definitions = definitions
         self._bus = bus
         self._handler_of = handler_of
+        self._replanner = Replanner(store, clock, bus, handler_of)
+        self._replanned_epoch: int | None = None
         self._horizon_us = seconds_to_us(settings.horizon_seconds)
 
     def step(self) -> float:
@@ -50,6 +55,9 @@ class Planner:
         term = self._lease.term()
         if term is None:
             return self._settings.plan_interval_seconds
+        if self._replanned_epoch != term.epoch:
+            self._replanner.run(term)
+            self._replanned_epoch = term.epoch
         now = self._clock.now()
         due = self._store.plans.due(term.namespace, until=now + self._horizon_us, limit=self._settings.plan_batch_max)
         plans = [plan for job in due if (plan := self._plan(term, job, now)) is not None]
@@ -65,25 +73,33 @@ class Planner:
             schedule = self._definitions.schedule(job.id, job.version, definition, job.name, job.anchor_at)
             until = now + int(self._horizon_us * (1 + PLAN_AHEAD))
             handler, requires = placement_of(definition, self._handler_of)
+            ticks, cursor = plan_ticks(
+                schedule, definition, job, now=now, until=until, ticks_max=self._settings.planned_per_job_max
+            )
+            next_due_at = schedule.next_after(cursor)
         except InvalidInput as error:
-            self._store.plans.mark_broken(term, job, str(error))
-            self._bus.publish(JobBroken(job=job.name, problem=str(error)))
-            return None
-        ticks, cursor = plan_ticks(
-            schedule, definition, job, now=now, until=until, ticks_max=self._settings.planned_per_job_max
-        )
+            return self._set_aside(term, job, str(error))
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one job's trouble must not stop the plans of all others
+            _log.exception("job %s cannot be planned", job.name)
+            return self._set_aside(term, job, f"it cannot be planned: {type(error).__name__}: {error}")
         return JobPlan(
             job_id=job.id,
             version=job.version,
             cursor_before=job.cursor_at,
             cursor_after=cursor,
-            next_due_at=schedule.next_after(cursor),
+            next_due_at=next_due_at,
             handler=handler,
             requires=requires,
             priority=definition.priority,
             exclusive=definition.exclusive,
             ticks=ticks,
         )
+
+    def _set_aside(self, term: Term, job: DueJob, problem: str) -> None:
+        self._store.plans.mark_broken(term, job, problem)
+        self._bus.publish(JobBroken(job=job.name, problem=problem))
 
     def _tell(self, due: list[DueJob], plans: list[JobPlan]) -> None:
         names = {job.id: job.name for job in due}

@@ -68,6 +68,16 @@ class JobBroken(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobReplanned(Fact):
+    """The time zone database has changed and moved coming ticks. Instants in microseconds; at most ten of each."""
+
+    job: str
+    tzdata: str
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(Fact):
     """An attempt ended and its end is written. `duration_us`: from its begin, microseconds."""
 

@@ -98,10 +98,11 @@ class Definition:
         for name, (low, high) in _SPANS.items():
             _check_span(name, getattr(self, name), low, high)
         for name in ("target", "args", "requires"):
-            _check_mapping(name, getattr(self, name))
+            check_mapping(name, getattr(self, name))
         for name in ("schedule", "executor", "timezone", "dialect", "dst", "description"):
             if not isinstance(getattr(self, name), str):
                 raise InvalidInput(f"{name} must be text", field=name)
+            check_storable(name, getattr(self, name))
         # The ledger's column is that long; a longer key would stop the plans of all jobs, not only of this one.
         if len(requires_key(self.requires)) > REQUIRES_CHARS_MAX:
             raise InvalidInput(f"requires is too long; at most {REQUIRES_CHARS_MAX} characters", field="requires")
@@ -186,15 +187,26 @@ _TEXTS = frozenset(
 )
 
 
-def check_name(name: str) -> str:
-    """A job's or namespace's name: 1 to 200 characters, no control characters, no blank at either end."""
+def check_name(name: str, field: str = "name") -> str:
+    """A job's or namespace's name, an idempotency key: 1 to 200 characters, no control characters, no outer blanks."""
     if not name or len(name) > NAME_CHARS_MAX or name != name.strip() or not _NAME.fullmatch(name):
         raise InvalidInput(
-            f"{name!r} is not a name",
+            f"{name!a} is not a {field.replace('_', ' ')}",
             hint="1 to 200 characters, no control characters, no blank at the ends",
-            field="name",
+            field=field,
         )
-    return name
+    return check_storable(field, name)
+
+
+def check_storable(name: str, text: str) -> str:
+    """Text that every database takes: no NUL, no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{name} holds {text[error.start]!a}, which is no character", field=name) from error
+    if "\x00" in text:
+        raise InvalidInput(f"{name} holds a NUL character", field=name)
+    return text
 
 
 def requires_key(labels: Mapping[str, str]) -> str:
@@ -219,13 +231,15 @@ def _check_span(name: str, value: object, low: float, high: float) -> None:
         raise InvalidInput(f"{name} must lie between {low:g} and {high:g}, not {value}", field=name)
 
 
-def _check_mapping(name: str, value: object) -> None:
+def check_mapping(name: str, value: object) -> None:
+    """A JSON object of a bounded size; raises InvalidInput naming what is wrong."""
     if not isinstance(value, Mapping):
         raise InvalidInput(f"{name} must be a JSON object", field=name)
     try:
         text = json.dumps(dict(cast("Mapping[str, Any]", value)), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} holds what JSON cannot: {error}", field=name) from error
+    check_storable(name, json.dumps(dict(cast("Mapping[str, Any]", value)), ensure_ascii=False))
     if len(text) > ARGS_CHARS_MAX:
         raise InvalidInput(f"{name} is {len(text)} characters long; at most {ARGS_CHARS_MAX}", field=name)
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from timeball.clock import format_instant
 from timeball.events import facts
 
 log = logging.getLogger("timeball")
@@ -22,6 +23,12 @@ _LINES: dict[type[facts.Fact], _Line] = {
     facts.LeaseTaken: (logging.INFO, lambda f: f"{f.name} leads, epoch {f.epoch}"),
     facts.LeaseEnded: (logging.INFO, lambda f: f"{f.name} leads no more (epoch {f.epoch}): {f.reason}"),
     facts.TicksMissed: (logging.WARNING, lambda f: f"job {f.job}: {f.count} ticks missed: {f.reason}"),
+    facts.JobReplanned: (
+        logging.WARNING,
+        lambda f: (
+            f"job {f.job} is planned anew by tzdata {f.tzdata}: {_instants(f.before)} became {_instants(f.after)}"
+        ),
+    ),
     facts.JobBroken: (logging.ERROR, lambda f: f"job {f.job} is set aside: {f.problem}"),
     facts.RunSuperseded: (
         logging.WARNING,
@@ -42,6 +49,10 @@ _LINES: dict[type[facts.Fact], _Line] = {
         lambda f: f"{f.name} left" + (f"; not ended: runs {', '.join(map(str, f.left))}" if f.left else ""),
     ),
 }
+
+
+def _instants(ticks: tuple[int, ...]) -> str:
+    return ", ".join(str(format_instant(tick)) for tick in ticks) or "none"
 
 
 def log_facts(fact: facts.Fact) -> None:

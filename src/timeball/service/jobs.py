@@ -14,8 +14,8 @@ from typing import Any
 from timeball.clock import pause_us
 from timeball.errors import Conflict, InvalidInput, NotFound, TargetError
 from timeball.executors.registry import Registry
-from timeball.model.job import Definition, Job, JobState, check_name, requires_key
-from timeball.schedule import Schedule, parse, tzdata_version
+from timeball.model.job import Definition, Job, JobState, check_mapping, check_name, requires_key
+from timeball.schedule import Schedule, schedule_of, tzdata_version
 from timeball.store import Store
 from timeball.store.changes import Change, ChangeResult, UnplannedTicks
 from timeball.store.jobs import NewTimes, Placement
@@ -51,7 +51,7 @@ class JobService:
     def create_unchecked(self, name: str, definition: Definition, *, active: bool, declared: str | None = None) -> Job:
         """The same without checking the target: for jobs that arrive stopped; starting them checks it."""
         check_name(name)
-        _parse(name, definition, 0)
+        schedule_of(definition, name=name, anchor_at=0)
         return self._store.jobs.create(
             self._namespace,
             name,
@@ -93,7 +93,10 @@ class JobService:
 
     def trigger(self, name: str, *, args: Mapping[str, Any] | None = None, idempotency_key: str | None = None) -> int:
         """A manual run, due now; its id. The schedule is not touched, and a stopped job stays stopped."""
+        if idempotency_key is not None:
+            check_name(idempotency_key, "idempotency_key")
         if args is not None:
+            check_mapping("args", args)
             job = self._store.jobs.get(self._namespace, name)
             self._check_target(job.definition, {**job.definition.args, **args})
         return self._store.jobs.trigger(
@@ -115,7 +118,7 @@ class JobService:
 
     def schedule_of(self, job: Job) -> Schedule:
         """A job's schedule, parsed. Raises ScheduleError."""
-        return _parse(job.name, job.definition, job.anchor_at)
+        return schedule_of(job.definition, name=job.name, anchor_at=job.anchor_at)
 
     def next_ticks(self, name: str, count: int) -> tuple[Job, list[int]]:
         """The next ticks of a job after the database's now, as instants; none while it is stopped."""
@@ -143,7 +146,7 @@ class JobService:
 
     def check(self, name: str, definition: Definition) -> None:
         """Refuse a definition that cannot work: its schedule, its target. Raises ScheduleError, TargetError."""
-        _parse(name, definition, 0)
+        schedule_of(definition, name=name, anchor_at=0)
         self._check_target(definition, definition.args)
 
     def _apply_one(self, job: Job | None, name: str, definition: Definition, active: bool, *, dry_run: bool) -> Applied:
@@ -266,24 +269,14 @@ def ticks_after(schedule: Schedule, instant: int, count: int) -> list[int]:
     return ticks
 
 
-def _parse(name: str, definition: Definition, anchor_at: int) -> Schedule:
-    return parse(
-        definition.schedule,
-        timezone=definition.timezone,
-        dialect=definition.dialect,
-        dst=definition.dst,
-        name=name,
-        anchor=anchor_at,
-    )
-
-
 def _when(definition: Definition) -> tuple[str, str, str, str]:
     return (definition.schedule, definition.timezone, definition.dialect, definition.dst)
 
 
 def _from_now(name: str, definition: Definition) -> Callable[[int], NewTimes]:
     def times(at: int) -> NewTimes:
-        return NewTimes(cursor_at=at, next_due_at=_parse(name, definition, at).next_after(at), anchor_at=at)
+        schedule = schedule_of(definition, name=name, anchor_at=at)
+        return NewTimes(cursor_at=at, next_due_at=schedule.next_after(at), anchor_at=at)
 
     return times
 
@@ -291,7 +284,7 @@ def _from_now(name: str, definition: Definition) -> Callable[[int], NewTimes]:
 def _from_boundary(job: Job, definition: Definition, *, keep_anchor: bool) -> Callable[[int], NewTimes]:
     def times(boundary: int) -> NewTimes:
         anchor = job.anchor_at if keep_anchor else boundary
-        schedule = _parse(job.name, definition, anchor)
+        schedule = schedule_of(definition, name=job.name, anchor_at=anchor)
         return NewTimes(cursor_at=boundary, next_due_at=schedule.next_after(boundary), anchor_at=anchor)
 
     return times
@@ -301,7 +294,7 @@ def _unplanned(job: Job) -> Callable[[int], UnplannedTicks | None]:
     def unplanned(boundary: int) -> UnplannedTicks | None:
         if job.next_due_at is None or job.next_due_at > boundary:
             return None
-        schedule = _parse(job.name, job.definition, job.anchor_at)
+        schedule = schedule_of(job.definition, name=job.name, anchor_at=job.anchor_at)
         count = schedule.count_between(job.cursor_at, boundary)
         last = schedule.previous_before(boundary + 1)
         if not count or last is None:

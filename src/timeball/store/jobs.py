@@ -69,7 +69,7 @@ class Jobs:
         )
         self._changed_tzdata = sql(
             f"SELECT {COLUMNS} FROM timeball_job WHERE namespace = :namespace AND state = 'active' "
-            f"AND tzdata <> :tzdata ORDER BY id LIMIT :limit"
+            f"AND id > :after AND tzdata <> :tzdata ORDER BY id LIMIT :limit"
         )
 
     def create(
@@ -190,9 +190,12 @@ class Jobs:
         rows = self._db.read(lambda tx: tx.all(self._definitions, **tx.rows("pairs", sorted(pairs), 2)))
         return {(r[0], r[1]): (r[2], r[3]) for r in rows}
 
-    def planned_with_other_tzdata(self, namespace: str, tzdata: str, *, limit: int = 500) -> list[Job]:
-        """Active jobs whose coming ticks were computed with another version of the time zone database."""
-        rows = self._db.read(lambda tx: tx.all(self._changed_tzdata, namespace=namespace, tzdata=tzdata, limit=limit))
+    def planned_with_other_tzdata(
+        self, namespace: str, tzdata: str, *, after_id: int = 0, limit: int = 500
+    ) -> list[Job]:
+        """Active jobs whose coming ticks were computed with another version of the time zone database, by id."""
+        binds = {"namespace": namespace, "tzdata": tzdata, "after": after_id, "limit": limit}
+        rows = self._db.read(lambda tx: tx.all(self._changed_tzdata, **binds))
         return [read_job(row) for row in rows]
 
     def _read(self, tx: Transaction, namespace: str, name: str) -> Job:

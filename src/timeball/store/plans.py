@@ -107,6 +107,12 @@ class Plans:
             f"handler, requires, due_at, claimable_at, start_by, ended_at FROM {ticks} WHERE true "
             f"ON CONFLICT (job_id, due_at, salt) DO NOTHING"
         )
+        self._coming = sql(
+            f"SELECT job_id, due_at FROM timeball_run WHERE job_id {d.any_of('jobs', 'BIGINT')} "
+            f"AND state IN ('planned', 'claimed') AND kind = 'scheduled' AND attempt = 1 AND due_at > :after "
+            f"ORDER BY job_id, due_at"
+        )
+        self._adopt = sql(f"UPDATE timeball_job SET tzdata = :tzdata WHERE id {d.any_of('ids', 'BIGINT')}")
         self._break = sql(
             f"UPDATE timeball_job SET state = 'broken', problem = :problem, next_due_at = NULL, updated_at = {d.now} "
             f"WHERE id = :id AND version = :version"
@@ -152,6 +158,24 @@ class Plans:
             return inserted
 
         return self._db.transact(work)
+
+    def coming(self, job_ids: Sequence[int], *, after: int) -> dict[int, list[int]]:
+        """Ticks after an instant that are runs and have not started, by job, in order."""
+        dues: dict[int, list[int]] = {job_id: [] for job_id in job_ids}
+        for job_id, due_at in self._db.read(lambda tx: tx.all(self._coming, jobs=tx.list(job_ids), after=after)):
+            dues[job_id].append(due_at)
+        return dues
+
+    def adopt_tzdata(self, term: Term, job_ids: Sequence[int], *, tzdata: str) -> None:
+        """Note that the coming ticks of these jobs are right by this version of the time zone database."""
+
+        def work(tx: Transaction) -> None:
+            self._leases.prove(tx, term)
+            ids = tx.list(sorted(job_ids))
+            tx.all(self._lock, ids=ids)
+            tx.count(self._adopt, ids=ids, tzdata=tzdata)
+
+        self._db.transact(work)
 
     def mark_broken(self, term: Term, job: DueJob, problem: str) -> None:
         """Set a job aside whose stored definition cannot be read, so that the others go on."""

@@ -15,6 +15,7 @@ from timeball.executors.function.call import Call
 from timeball.executors.function.loops import JobLoops
 from timeball.executors.function.threads import JobThreads
 from timeball.executors.registry import FunctionTable, refused
+from timeball.model.job import NAME_CHARS_MAX
 from timeball.model.run import Work
 from timeball.model.states import State
 
@@ -60,6 +61,8 @@ class FunctionExecutor:
         name = target.get("name")
         if not isinstance(name, str) or not name:
             raise TargetError('a function target is {"name": NAME}', field="target")
+        if len(name) > NAME_CHARS_MAX:
+            raise TargetError(f"a function's name has at most {NAME_CHARS_MAX} characters", field="target")
         return f"function:{name}"
 
     def check(self, target: Mapping[str, Any], args: Mapping[str, Any]) -> None:
