@@ -100,7 +100,7 @@ def format_instant(instant: int | None) -> str | None:
     if instant is None:
         return None
     moment = _dt.datetime(1970, 1, 1, tzinfo=_dt.UTC) + _dt.timedelta(microseconds=instant)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def local_instant(instant: int, zone: _dt.tzinfo) -> _dt.datetime:

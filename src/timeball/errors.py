@@ -6,6 +6,8 @@ is meant for people. The command line turns the class into its exit status, the 
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class TimeballError(Exception):
     """Root of all errors.
@@ -20,6 +22,11 @@ class TimeballError(Exception):
         self.message = message
         self.hint = hint
         self.field = field
+
+    def about(self, subject: str) -> Self:
+        """Put before the message what it is about, where several things were given at once."""
+        self.message = f"{subject}: {self.message}"
+        return self
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

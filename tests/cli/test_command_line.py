@@ -105,7 +105,7 @@ def test_apply_is_all_or_nothing(timeball: Terminal, tmp_path: Path) -> None:
 
 
 def test_db_upgrade_and_check(timeball: Terminal) -> None:
-    timeball("db", "check", status=1)
+    timeball("db", "check", status=3)
     timeball("db", "upgrade")
     timeball("db", "check")
 
@@ -114,7 +114,57 @@ def test_a_dry_run_shows_each_job_in_words_and_changes_nothing(timeball: Termina
     found = timeball.json("import", "crontab", str(CRONTAB), "--dry-run")
     assert found["format"] == "system"
     assert all(job["text"] and len(job["ticks"]) <= 3 for job in found["jobs"])
-    assert timeball.json("jobs", "list") == []
+    assert timeball.json("jobs", "list", status=3)["error"]["code"] == "not-found"
+
+
+def test_looking_makes_no_database(timeball: Terminal) -> None:
+    for words in (("jobs", "list"), ("runs", "list"), ("audit",), ("cluster", "status"), ("db", "check")):
+        assert "no database" in timeball(*words, status=3)
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_runs_that_are_planned_ahead_do_not_hide_those_that_ran(timeball: Terminal) -> None:
+    add(timeball)
+    run = timeball.json("jobs", "trigger", "hello")["run"]
+    assert [found["id"] for found in timeball.json("runs", "list")] == [run]
+    assert timeball.json("runs", "list", "--until", "2020-01-01T00:00:00Z") == []
+
+
+def test_a_deleted_jobs_runs_are_still_listed(timeball: Terminal) -> None:
+    add(timeball)
+    run = timeball.json("jobs", "trigger", "hello")["run"]
+    timeball("jobs", "delete", "hello")
+    assert [found["id"] for found in timeball.json("runs", "list", "--job", "hello")] == [run]
+    timeball("runs", "list", "--job", "nobody", status=3)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("jobs", "show", "\udcff"),
+        ("jobs", "add", "x", "--schedule", "none", "--command", "--", "/bin/echo", "\udcff"),
+        ("jobs", "add", "x", "--schedule", "", "--command", "--", "/bin/echo"),
+        ("jobs", "add", "x", "--schedule", "none", "--function", "f", "--args", '{"a": "\\ud800"}'),
+        ("jobs", "add", "x", "--schedule", "none", "--function", "f", "--args", "[" * 100_000),
+        ("jobs", "add", "x", "--schedule", "none", "--function", "f" * 300),
+        ("runs", "show", "9" * 30),
+        ("runs", "list", "--since", "99999999999d"),
+        ("audit", "--since", "1m", "--until", "2m"),
+    ],
+)
+def test_bad_input_is_refused_in_words(timeball: Terminal, words: tuple[str, ...]) -> None:
+    add(timeball)
+    assert "Traceback" not in timeball(*words, status=2)
+
+
+def test_apply_says_which_job_is_wrong(timeball: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.json"
+    good = {"schedule": "none", "command": ["/bin/echo"]}
+    for bad in ({"schedule": "none", "command": []}, {**good, "timezone": "Mars"}, {**good, "description": "\ud800"}):
+        file.write_text(json.dumps({"jobs": {"good": good, "bad": bad}}))
+        assert "job 'bad'" in timeball("apply", str(file), status=2)
+    file.write_text("[" * 100_000)
+    assert "cannot be read" in timeball("apply", str(file), status=2)
 
 
 def test_every_line_of_a_real_crontab_is_taken_over_or_answered(timeball: Terminal) -> None:

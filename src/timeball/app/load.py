@@ -45,7 +45,7 @@ def _import(name: str) -> object:
                 field="app",
             ) from error
         raise InvalidInput(f"importing {name!r} failed: {error}", field="app") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvalidInput(f"importing {name!r} failed: {type(error).__name__}: {error}", field="app") from error
 
 

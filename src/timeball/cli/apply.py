@@ -23,6 +23,7 @@ def command(context: Context, file: Path, prune: bool, dry_run: bool) -> None:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"cannot read {file}: {error}") from error
+    context.creates = not dry_run
     service = context.jobs
     done = service.apply(read_jobs(text, json_format=file.suffix == ".json"), prune=prune, dry_run=dry_run)
     context.notes(service)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from timeball.cli.context import Context, common, instant_option, table
+from timeball.errors import InvalidInput
 from timeball.service.audit import Report, audit
 
 EXIT_VIOLATION = 1
@@ -19,13 +20,10 @@ def command(context: Context, job: str | None, since: str | None, until: str | N
     """Recompute every tick of a period and compare it with the ledger. Exit status 1 when a promise was broken."""
     store = context.parts.store
     clock = store.members.clock
-    report = audit(
-        store,
-        context.settings.namespace,
-        job=job,
-        since=instant_option(since, "since", clock),
-        until=instant_option(until, "until", clock),
-    )
+    first, last = instant_option(since, "since", clock), instant_option(until, "until", clock)
+    if first is not None and (clock() if last is None else last) <= first:
+        raise InvalidInput("the period is empty: --since must lie before --until", field="since")
+    report = audit(store, context.settings.namespace, job=job, since=first, until=last)
     context.show(report.to_json(), lambda: show_report(report))
     if not report.clean:
         click.get_current_context().exit(EXIT_VIOLATION)

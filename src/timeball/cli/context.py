@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -12,10 +13,13 @@ import click
 
 from timeball.app.schema import ensure_schema
 from timeball.app.wiring import Parts, connect, current_actor
-from timeball.clock import parse_instant
+from timeball.clock import local_instant, parse_instant
 from timeball.errors import InvalidInput
 from timeball.service.jobs import JobService
 from timeball.settings import Settings, load_settings
+
+AGE_SECONDS_MAX = 100 * 366 * 86_400
+RUN_ID = click.IntRange(1, 2**63 - 1)
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,6 +50,8 @@ class Context:
         self.config = config
         self.as_json = as_json
         self._parts: Parts | None = None
+        self.creates = False
+        """Whether the command may make a database that is not there yet."""
 
     @property
     def settings(self) -> Settings:
@@ -54,9 +60,11 @@ class Context:
 
     @property
     def parts(self) -> Parts:
-        """The database with a schema that this version can work on; a database without one gets it."""
+        """The database with a schema that this version can work on; an empty database gets it."""
         if self._parts is None:
             parts = connect(self.settings)
+            if not self.creates:
+                parts.store.database.must_exist()
             ensure_schema(parts.store, parts.settings, upgrade=False)
             self._parts = parts
         return self._parts
@@ -86,7 +94,7 @@ class Context:
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """A plain table that stays readable in a pipe: columns as wide as needed, nothing cut."""
-    lines = [[("-" if cell is None else str(cell)) for cell in row] for row in rows]
+    lines = [[_cell(cell) for cell in row] for row in rows]
     if not lines:
         click.echo(empty)
         return
@@ -96,13 +104,29 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str
         click.echo(click.style(text, bold=True) if number == 0 else text)
 
 
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | bool) else str(value)
+
+
+def tick_table(ticks: Sequence[int], zone_name: str, zone: dt.tzinfo, *, empty: str) -> None:
+    """Ticks in their zone, and in UTC where that is another."""
+    local = [local_instant(tick, zone).isoformat(" ") for tick in ticks]
+    if zone_name == "UTC":
+        table(("TICK (UTC)",), [(text,) for text in local], empty=empty)
+        return
+    utc = [local_instant(tick, dt.UTC).isoformat(" ") for tick in ticks]
+    table((f"TICK ({zone_name})", "TICK (UTC)"), list(zip(local, utc, strict=True)), empty=empty)
+
+
 def json_object(text: str | None, field: str) -> dict[str, Any] | None:
     """A JSON object from a flag. Raises InvalidInput."""
     if text is None:
         return None
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(
             f"{field} is not JSON: {error}", hint='for example \'{"region": "eu"}\'', field=field
         ) from error
@@ -118,7 +142,10 @@ def instant_option(text: str | None, field: str, now: Callable[[], int]) -> int 
     units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
     number, unit = text[:-1], text[-1:]
     if unit in units and number.replace(".", "", 1).isdigit():
-        return now() - round(float(number) * units[unit] * 1_000_000)
+        age = float(number) * units[unit]
+        if age > AGE_SECONDS_MAX:
+            raise InvalidInput(f"--{field} {text!r} is too long ago", hint="at most 100 years", field=field)
+        return now() - round(age * 1_000_000)
     try:
         return parse_instant(text)
     except ValueError as error:

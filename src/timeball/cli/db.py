@@ -39,6 +39,7 @@ def check(context: Context) -> None:
     settings = context.settings
     store = open_store(settings.database_url)
     try:
+        store.database.must_exist()
         check_schema(store.database, settings.namespace)
         document = {"database": store.database.safe_url, "revision": HEAD, "ok": True}
     finally:

@@ -6,8 +6,8 @@ import json
 
 import click
 
-from timeball.cli.context import instant_option, table
-from timeball.clock import format_instant, local_instant, wall_us
+from timeball.cli.context import instant_option, tick_table
+from timeball.clock import local_instant, wall_us
 from timeball.schedule import parse, resolve_zone
 
 
@@ -54,5 +54,4 @@ def command(
         )
         return
     click.echo(words)
-    rows = [(local_instant(t, zone).isoformat(" "), format_instant(t)) for t in ticks]
-    table((f"TICK ({schedule.timezone})", "UTC"), rows, empty="no tick")
+    tick_table(ticks, schedule.timezone, zone, empty="no tick")

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from timeball.cli.context import Context, common
-from timeball.clock import local_instant
+from timeball.clock import local_instant, wall_us
 from timeball.errors import Conflict, InvalidInput, TimeballError
-from timeball.schedule import parse, resolve_zone
+from timeball.schedule import resolve_zone, schedule_of
 from timeball.service.importers.crontab import FORMATS, Import, ImportedJob, read_crontab
 from timeball.service.jobs import JobService, ticks_after
 
@@ -61,7 +61,8 @@ def crontab(
         format=file_format,
         users=[entry.pw_name for entry in pwd.getpwall()],
     )
-    now = context.parts.store.members.clock()
+    context.creates = not dry_run
+    now = wall_us() if dry_run else context.parts.store.members.clock()
     documents = [_document(job, prefix, now) for job in result.jobs]
     if not dry_run:
         _create(context, result, documents, start=start)
@@ -84,7 +85,7 @@ def _read(file: Path) -> str:
 
 
 def _document(job: ImportedJob, prefix: str, now: int) -> dict[str, Any]:
-    schedule = parse(job.definition.schedule, timezone=job.definition.timezone, name=prefix + job.name)
+    schedule = schedule_of(job.definition, name=prefix + job.name, anchor_at=0)
     zone = resolve_zone(job.definition.timezone)
     return {
         "line": job.line,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from timeball.cli.context import Context, common, json_object, table
+from timeball.cli.context import Context, common, json_object, table, tick_table
 from timeball.cli.views import change_json, job_json, short_instant, target_text
 from timeball.clock import format_instant, local_instant
 from timeball.errors import InvalidInput
@@ -56,8 +56,9 @@ def add(context: Context, name: str, stopped: bool, **given: Any) -> None:
     timeball jobs add hello --schedule "*/10 * * * * *" --command -- /bin/echo hello
     timeball jobs add report --schedule "0 9 * * mon-fri" --timezone Europe/Paris --function report
     """
-    if given["schedule"] is None:
+    if not (given["schedule"] or "").strip():
         raise InvalidInput("--schedule is missing", hint='"*/5 * * * *", "@every 90s", or none for manual runs only')
+    context.creates = True
     service = context.jobs
     job = service.create(name, _definition(given), active=not stopped)
     context.notes(service)
@@ -159,11 +160,10 @@ def next_(context: Context, name: str, count: int) -> None:
         "state": job.state.value,
         "ticks": [local_instant(t, zone).isoformat() for t in ticks],
     }
-    rows = [(local_instant(t, zone).isoformat(" "), format_instant(t)) for t in ticks]
     empty = (
         f"{name} is {job.state.value}: no tick is coming" if job.state is not JobState.ACTIVE else "no tick is coming"
     )
-    context.show(document, lambda: table((f"TICK ({job.definition.timezone})", "UTC"), rows, empty=empty))
+    context.show(document, lambda: tick_table(ticks, job.definition.timezone, zone, empty=empty))
 
 
 def _definition(given: dict[str, Any], base: Definition | None = None) -> Definition:
@@ -204,13 +204,16 @@ def _created(job: Job, schedule: Schedule) -> None:
     click.echo(f"{job.name} created, {job.state.value}: {schedule.describe()}")
     if job.next_due_at is not None:
         click.echo(f"next due {format_instant(job.next_due_at)}")
+    elif job.state is JobState.ACTIVE and job.definition.schedule != "none":
+        click.echo("no tick is coming: its instants have all passed")
 
 
 def _changed(result: ChangeResult, word: str) -> None:
     if not result.changed:
         click.echo(f"{result.job.name} was {result.job.state.value} already; nothing changed")
     else:
-        click.echo(f"{result.job.name} {word}; {result.removed_runs} planned runs removed")
+        removed = f"; {result.removed_runs} planned runs removed" if result.removed_runs else ""
+        click.echo(f"{result.job.name} {word}{removed}")
     _still_running(result.still_running)
 
 

@@ -10,6 +10,7 @@ import sys
 import click
 
 from timeball.errors import Conflict, InvalidInput, NotFound, ScheduleError, TimeballError
+from timeball.model.job import check_storable
 from timeball.version import VERSION
 
 _COMMANDS: dict[str, tuple[str, str]] = {
@@ -67,6 +68,8 @@ def cli() -> None:
 def main() -> None:
     """The program `timeball`."""
     try:
+        for argument in sys.argv[1:]:
+            check_storable("an argument", argument)
         status = cli.main(standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except click.exceptions.Exit as ended:
@@ -96,8 +99,13 @@ def _show(error: TimeballError) -> None:
     position = error.position if isinstance(error, ScheduleError) else None
     if "--json" in sys.argv:
         body = {"code": error.code, "message": error.message, "position": position, "hint": error.hint}
-        click.echo(json.dumps({"error": {**body, "field": error.field}}, ensure_ascii=False))
+        click.echo(json.dumps({"error": {**body, "field": error.field}}))
         return
-    click.echo(f"error: {error.message}", err=True)
+    click.echo(_printable(f"error: {error.message}"), err=True)
     if error.hint:
-        click.echo(f"hint:  {error.hint}", err=True)
+        click.echo(_printable(f"hint:  {error.hint}"), err=True)
+
+
+def _printable(text: str) -> str:
+    """What was given may hold bytes that are no characters."""
+    return text.encode("utf-8", "backslashreplace").decode()

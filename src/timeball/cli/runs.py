@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from timeball.cli.context import Context, common, instant_option, table
+from timeball.cli.context import RUN_ID, Context, common, instant_option, table
 from timeball.cli.views import attempt_json, run_json, short_instant, short_ms
 from timeball.errors import InvalidInput
 from timeball.model.states import State
@@ -20,7 +20,7 @@ def command() -> None:
 @click.option("--job", metavar="NAME", help="Only this job's runs.")
 @click.option("--state", "states", metavar="S", multiple=True, help="Only runs in this state; repeatable.")
 @click.option("--since", metavar="T", help="Due at or after: RFC 3339, or an age like 15m.")
-@click.option("--until", metavar="T", help="Due before.")
+@click.option("--until", metavar="T", help="Due before (default: now; with --state: any).")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
 @common
 def list_(
@@ -31,23 +31,24 @@ def list_(
     until: str | None,
     limit: int,
 ) -> None:
-    """List runs, the newest first."""
+    """List runs, the latest due first. Runs that are planned ahead: --state planned."""
     known = [str(state) for state in State]
     for state in states:
         if state not in known:
             raise InvalidInput(f"there is no state {state!r}", hint=f"one of {', '.join(known)}", field="state")
     store, namespace = context.parts.store, context.settings.namespace
-    if job is not None:
-        context.jobs.get(job)
     clock = store.members.clock
     wanted = RunFilter(
         job=job,
         states=states,
         since=instant_option(since, "since", clock),
-        until=instant_option(until, "until", clock),
+        until=clock() if until is None and not states else instant_option(until, "until", clock),
         limit=limit,
     )
-    documents = [run_json(run) for run in store.runs.list(namespace, wanted)]
+    found = sorted(store.runs.list(namespace, wanted), key=lambda run: (run.due_at, run.id), reverse=True)
+    documents = [run_json(run) for run in found]
+    if job is not None and not documents:
+        context.jobs.get(job)  # a deleted job's runs are listed; a name that nobody knows is told
     titles = ("ID", "JOB", "KIND", "DUE (UTC)", "STATE", "TRY", "INSTANCE", "LATE MS", "TOOK MS", "WHY")
     rows = [
         (
@@ -68,7 +69,7 @@ def list_(
 
 
 @command.command()
-@click.argument("run_id", type=int, metavar="ID")
+@click.argument("run_id", type=RUN_ID, metavar="ID")
 @common
 def show(context: Context, run_id: int) -> None:
     """Show one run and its earlier attempts."""
@@ -90,7 +91,7 @@ def show(context: Context, run_id: int) -> None:
 
 
 @command.command()
-@click.argument("run_id", type=int, metavar="ID")
+@click.argument("run_id", type=RUN_ID, metavar="ID")
 @click.option("--attempt", type=int, help="An earlier attempt (default: the last).")
 @common
 def logs(context: Context, run_id: int, attempt: int | None) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from timeball.clock import ClusterClock
 from timeball.engine.member import Member
+from timeball.errors import Busy, SchemaMismatch, Unavailable
 from timeball.events.bus import Bus
 from timeball.events.facts import RunEnded, RunSuperseded
 from timeball.model.job import Definition
@@ -19,6 +21,7 @@ from timeball.store.settles import Ending
 
 IDLE_SECONDS = 1.0
 TEXT_CHARS_MAX = 8000
+_log = logging.getLogger("timeball.engine")
 
 Item = tuple[Work, Definition, Outcome]
 
@@ -77,7 +80,7 @@ class Settler:
         if not batch:
             return IDLE_SECONDS
         endings = self._endings(batch)
-        accepted = self._store.settles.settle(endings, namespace=self._settings.namespace, instance_id=self._member.id)
+        accepted = self._write(endings)
         with self._lock:
             for work, _, _ in batch:
                 self._queue.popleft()
@@ -85,6 +88,23 @@ class Settler:
         self._on_settled()
         self._tell(batch, endings, accepted)
         return 0 if self._queue else IDLE_SECONDS
+
+    def _write(self, endings: Sequence[Ending]) -> frozenset[int]:
+        """The batch; where the database refuses it, each for itself, so that one bad outcome holds up no other."""
+        try:
+            return self._settle(endings)
+        except (Busy, Unavailable, SchemaMismatch):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever refuses it, the others must be written
+            if len(endings) > 1:
+                return frozenset().union(*(self._write([ending]) for ending in endings))
+            _log.exception("run %d: its outcome cannot be stored as it is", endings[0].run_id)
+            words = f"its outcome could not be stored: {type(error).__name__}"
+            bare = endings[0]._replace(error=words, reason=None, result=None, outputs=())
+            return self._settle([bare])
+
+    def _settle(self, endings: Sequence[Ending]) -> frozenset[int]:
+        return self._store.settles.settle(endings, namespace=self._settings.namespace, instance_id=self._member.id)
 
     def _endings(self, batch: Sequence[Item]) -> list[Ending]:
         at = self._clock.at
@@ -128,5 +148,7 @@ class Settler:
 
 
 def _storable(text: str | None) -> str | None:
-    """Text that every database takes: no NUL, bounded."""
-    return None if text is None else text.replace("\x00", "\\x00")[:TEXT_CHARS_MAX]
+    """Text that every database takes: no NUL, no half of a surrogate pair (file names have them), bounded."""
+    if text is None:
+        return None
+    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")[:TEXT_CHARS_MAX]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -21,9 +22,11 @@ class FunctionTable:
         self._functions: dict[str, Callable[..., Any]] = {}
 
     def register(self, name: str, function: Callable[..., Any]) -> None:
-        """Offer a function. Raises InvalidInput for a name that is taken and for what cannot be called."""
+        """Offer a function. Raises InvalidInput for a name that is taken, what cannot be called, and generators."""
         if not callable(function):
             raise InvalidInput(f"{name!r} is not a function but {type(function).__name__}", field="function")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise InvalidInput(f"{name!r} is a generator: a call would run nothing of it", field="function")
         if self._functions.get(name, function) is not function:
             raise InvalidInput(
                 f"a function named {name!r} is registered already", hint="choose another name", field="function"

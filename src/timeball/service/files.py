@@ -34,7 +34,7 @@ def read_jobs(text: str, *, json_format: bool = False) -> dict[str, tuple[Defini
         raise InvalidInput(f"the file is larger than {SIZE_MAX} bytes")
     try:
         document: Any = json.loads(text) if json_format else tomllib.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"the file cannot be read: {error}") from error
     tables: Any = document.get("jobs") if isinstance(document, dict) else None
     if not isinstance(tables, dict):
@@ -55,7 +55,8 @@ def _job(name: str, table: Any) -> tuple[Definition, bool]:
     try:
         return Definition.from_dict(_with_target(values)), active
     except TimeballError as error:
-        raise InvalidInput(f"job {name!r}: {error.message}", hint=error.hint, field=error.field) from error
+        error.about(f"job {name!a}")
+        raise
 
 
 def _with_target(values: dict[str, Any]) -> dict[str, Any]:

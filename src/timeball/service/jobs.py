@@ -135,7 +135,11 @@ class JobService:
         """
         for name, (definition, _) in wanted.items():
             check_name(name)
-            self.check(name, definition)
+            try:
+                self.check(name, definition)
+            except InvalidInput as error:
+                error.about(f"job {name!r}")
+                raise
         existing = {job.name: job for job in self.list()}
         done = [self._apply_one(existing.get(name), name, *wanted[name], dry_run=dry_run) for name in wanted]
         for name in sorted(existing.keys() - wanted.keys()) if prune else ():
@@ -251,9 +255,9 @@ class JobService:
         if handler in known:
             return
         if not live and not functions:
-            self.notes.append(
-                f"no instance is up, so function {name!r} could not be checked; runs wait for one that has it"
-            )
+            note = f"no instance is up, so function {name!r} could not be checked; runs wait for one that has it"
+            if note not in self.notes:
+                self.notes.append(note)
             return
         close = difflib.get_close_matches(name, functions, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(functions) or 'none'}"

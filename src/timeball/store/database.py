@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from timeball.clock import wall_us
-from timeball.errors import Busy, SettingsError, StoreError, Unavailable
+from timeball.errors import Busy, NotFound, SettingsError, StoreError, Unavailable
 from timeball.store.dialect import Dialect
 from timeball.store.sqlite import SqliteDialect
 
@@ -109,6 +109,14 @@ class Database:
     def safe_url(self) -> str:
         """The URL without its password, for messages."""
         return make_url(self.url).render_as_string(hide_password=True)
+
+    def must_exist(self) -> None:
+        """Refuse to go on where connecting would create an empty database. Raises NotFound."""
+        if self.dialect.missing(self.url):
+            raise NotFound(
+                f"there is no database at {self.safe_url}",
+                hint="timeball serve, jobs add, apply, import or db upgrade makes one",
+            )
 
     @contextlib.contextmanager
     def transaction(self, *, coordination: bool = False) -> Generator[Transaction]:

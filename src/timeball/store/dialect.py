@@ -38,6 +38,10 @@ class Dialect(Protocol):
         """An engine whose sessions carry our limits and isolation."""
         ...
 
+    def missing(self, url: str) -> bool:
+        """Whether there is nothing at the URL yet, and connecting would make it."""
+        ...
+
     def begin(self, connection: Connection) -> None:
         """Begin a transaction that will write."""
         ...

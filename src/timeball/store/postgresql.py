@@ -56,6 +56,11 @@ class PostgresDialect:
         event.listen(engine, "connect", _preparer(statement_timeout_seconds))
         return engine
 
+    def missing(self, url: str) -> bool:
+        """Connecting never creates a database here."""
+        del url
+        return False
+
     def begin(self, connection: Connection) -> None:
         """The driver begins with the first statement."""
 

@@ -54,6 +54,11 @@ class SqliteDialect:
         event.listen(engine, "connect", _prepare)
         return engine
 
+    def missing(self, url: str) -> bool:
+        """A file that is not there would be created."""
+        path = make_url(url).database
+        return path is not None and not Path(path).exists()
+
     def begin(self, connection: Connection) -> None:
         """Take the write lock now: a deferred BEGIN fails at once when a reader turns writer."""
         connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -45,7 +45,7 @@ class RunContext:
         with self._lock:
             if self._log is None:
                 self._log = BoundedCapture(self._bytes_max)
-            self._log.add(f"{text}\n".encode())
+            self._log.add(f"{text}\n".encode("utf-8", "backslashreplace"))
 
     def progress(self, fraction: float, text: str = "") -> None:
         """Say how far the work is: 0 to 1, and a few words."""

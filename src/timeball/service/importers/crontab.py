@@ -184,7 +184,8 @@ def _job(context: _Context, number: int, schedule: str, user: str | None, comman
         notes.append("the text after % goes to the command's standard input")
     if user is not None:
         target["user"] = user
-        notes.append(f"runs as {user}: needs an instance that runs as root or as {user}")
+        others = "" if user == "root" else f" or as {user}"
+        notes.append(f"runs as {user}: needs an instance that runs as root{others}")
     if _both_days(schedule):
         notes.append("day of month OR day of week, as cron reads it: it fires when either matches")
     return ImportedJob(
