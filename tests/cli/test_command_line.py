@@ -121,6 +121,9 @@ def test_looking_makes_no_database(timeball: Terminal) -> None:
     for words in (("jobs", "list"), ("runs", "list"), ("audit",), ("cluster", "status"), ("db", "check")):
         assert "no database" in timeball(*words, status=3)
     assert list(Path.cwd().iterdir()) == []
+    Path("timeball.db").touch()
+    for words in (("jobs", "list"), ("runs", "list"), ("audit",), ("cluster", "status"), ("db", "check")):
+        assert "no Timeball schema" in timeball(*words, status=1)
 
 
 def test_runs_that_are_planned_ahead_do_not_hide_those_that_ran(timeball: Terminal) -> None:

@@ -35,10 +35,10 @@ def test_an_app_that_cannot_be_used_is_answered_in_words(tmp_path: Path, source:
 def test_generators_are_refused_since_a_call_runs_nothing_of_them() -> None:
     scheduler = Scheduler()
 
-    def sync_one():  # noqa: ANN202
+    def sync_one():
         yield 1
 
-    async def async_one():  # noqa: ANN202
+    async def async_one():
         yield 1
 
     for function in (sync_one, async_one):

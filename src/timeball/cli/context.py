@@ -60,12 +60,12 @@ class Context:
 
     @property
     def parts(self) -> Parts:
-        """The database with a schema that this version can work on; an empty database gets it."""
+        """The database with a schema that this version can work on; an empty one gets it from a command that makes jobs."""
         if self._parts is None:
             parts = connect(self.settings)
             if not self.creates:
                 parts.store.database.must_exist()
-            ensure_schema(parts.store, parts.settings, upgrade=False)
+            ensure_schema(parts.store, parts.settings, upgrade=False, create=self.creates)
             self._parts = parts
         return self._parts
 

@@ -195,7 +195,7 @@ class Engine:
         self._listening.close()
         with contextlib.suppress(StoreError):
             self.member.leave()
-        self._bus.publish(DrainEnded(name=self.member.name, left=tuple(left)))
+        self._bus.publish(DrainEnded(name=self.member.name, left=tuple(left), unsettled=len(self.settler)))
         return left
 
     def _close_work(self) -> list[int]:

@@ -140,7 +140,8 @@ class LoopRecovered(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainEnded(Fact):
-    """The instance has left; `left`: runs that had not ended."""
+    """The instance has left; `left`: runs that had not ended; `unsettled`: how many outcomes were never written."""
 
     name: str
     left: tuple[int, ...]
+    unsettled: int = 0

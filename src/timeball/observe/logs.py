@@ -46,7 +46,11 @@ _LINES: dict[type[facts.Fact], _Line] = {
     facts.LoopRecovered: (logging.INFO, lambda f: f"{f.loop}: works again"),
     facts.DrainEnded: (
         logging.INFO,
-        lambda f: f"{f.name} left" + (f"; not ended: runs {', '.join(map(str, f.left))}" if f.left else ""),
+        lambda f: (
+            f"{f.name} left"
+            + (f"; not ended: runs {', '.join(map(str, f.left))}" if f.left else "")
+            + (f"; {f.unsettled} outcomes were never written, their runs are lost" if f.unsettled else "")
+        ),
     ),
 }
 
