@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from timeball.clock import parse_instant
 from timeball.errors import InvalidInput
 from timeball.model.job import Backoff, Definition, Misfire, OnLost, Overlap, check_name, requires_key
 from timeball.model.states import FATES, LIVE, MOVES, PENDING, SETTLED, State, is_legal
+from timeball.schedule import schedule_of
 
 BASE: dict[str, Any] = {"schedule": "none", "executor": "function", "target": {"name": "f"}}
 JSON = st.recursive(
@@ -164,3 +166,13 @@ def test_names_may_hold_any_letters() -> None:
 
 def test_the_text_is_plain_json() -> None:
     assert json.loads(define(description="é").to_json())["description"] == "é"
+
+
+def test_a_job_that_names_no_rule_for_clock_changes_has_its_dialects() -> None:
+    night = parse_instant("2026-03-28T12:00:00Z")  # the next morning Berlin's clocks skip 02:30
+    ticks: dict[str, int | None] = {}
+    for dialect, schedule in (("standard", "30 2 * * *"), ("go-admin", "0 30 2 * * *")):
+        definition = define(schedule=schedule, dialect=dialect, timezone="Europe/Berlin")
+        ticks[dialect] = schedule_of(definition, name="j", anchor_at=0).next_after(night)
+    assert ticks["standard"] == parse_instant("2026-03-29T01:00:00Z")  # right after the gap
+    assert ticks["go-admin"] == parse_instant("2026-03-30T00:30:00Z")  # that day has no such time

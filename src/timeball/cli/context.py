@@ -60,7 +60,7 @@ class Context:
 
     @property
     def parts(self) -> Parts:
-        """The database with a schema that this version can work on; an empty one gets it from a command that makes jobs."""
+        """The database, with a schema that this version can work on; commands that make jobs create one."""
         if self._parts is None:
             parts = connect(self.settings)
             if not self.creates:

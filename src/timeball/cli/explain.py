@@ -15,7 +15,7 @@ from timeball.schedule import parse, resolve_zone
 @click.argument("text")
 @click.option("--timezone", metavar="Z", default="UTC", show_default=True, help="IANA time zone.")
 @click.option("--dialect", metavar="D", default="standard", show_default=True, help="How cron text is read.")
-@click.option("--dst", metavar="RULE", default="vixie", show_default=True, help="Daylight saving: vixie or literal.")
+@click.option("--dst", metavar="RULE", help="Daylight saving: vixie or literal (default: the dialect's).")
 @click.option("--from", "start", metavar="T", help="Ticks after this instant (default: now).")
 @click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many ticks.")
 @click.option("--previous", is_flag=True, help="The ticks before it instead, the latest first.")
@@ -24,7 +24,7 @@ def command(
     text: str,
     timezone: str,
     dialect: str,
-    dst: str,
+    dst: str | None,
     start: str | None,
     count: int,
     previous: bool,

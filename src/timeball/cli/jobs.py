@@ -30,7 +30,7 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--schedule", metavar="TEXT", help="Cron (5 or 6 fields), @every 90s, @at INSTANT, or none."),
         click.option("--timezone", metavar="ZONE", help="IANA time zone (default: UTC)."),
         click.option("--dialect", metavar="D", help="How cron text is read (default: standard)."),
-        click.option("--dst", metavar="RULE", help="Daylight saving: vixie (default) or literal."),
+        click.option("--dst", metavar="RULE", help="Daylight saving: vixie or literal (default: the dialect's)."),
         click.option("--overlap", metavar="P", help="skip (default), queue, replace or allow."),
         click.option("--misfire", metavar="P", help="run_once (default), run_all or skip."),
         click.option("--on-lost", metavar="P", help="fail (default), rerun or hold."),

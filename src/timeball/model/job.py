@@ -63,7 +63,8 @@ class Backoff(StrEnum):
 class Definition:
     """Everything a person decides about a job. Durations in seconds; every change makes a new version.
 
-    `executor` and `target` say what to run (the executor checks them), `args` goes along as a JSON object.
+    `dst`: the rule for daylight saving; empty means that of the dialect. `executor` and `target` say what to run
+    (the executor checks them), `args` goes along as a JSON object.
     """
 
     schedule: str
@@ -72,7 +73,7 @@ class Definition:
     args: Mapping[str, Any] = field(default_factory=dict[str, Any])
     timezone: str = "UTC"
     dialect: str = "standard"
-    dst: str = "vixie"
+    dst: str = ""
     misfire: str = Misfire.RUN_ONCE
     misfire_after_seconds: float = 60
     catchup_max: int = 10

@@ -16,7 +16,7 @@ def schedule_of(definition: Definition, *, name: str, anchor_at: int) -> Schedul
         definition.schedule,
         timezone=definition.timezone,
         dialect=definition.dialect,
-        dst=definition.dst,
+        dst=definition.dst or None,
         name=name,
         anchor=anchor_at,
     )

@@ -15,7 +15,7 @@ from timeball.errors import InvalidInput, NotFound
 from timeball.model.job import Definition, JobState
 from timeball.model.states import FATES
 from timeball.policy.misfire import start_by
-from timeball.schedule import Schedule, parse
+from timeball.schedule import Schedule, schedule_of
 from timeball.store import Store
 from timeball.store.audits import LedgerRow, VersionRow
 
@@ -144,14 +144,7 @@ def _segments(versions: Sequence[VersionRow], begin: int, end: int) -> Iterator[
             continue
         try:
             definition = Definition.from_json(version.definition)
-            schedule = parse(
-                definition.schedule,
-                timezone=definition.timezone,
-                dialect=definition.dialect,
-                dst=definition.dst,
-                name=version.name,
-                anchor=version.anchor_at,
-            )
+            schedule = schedule_of(definition, name=version.name, anchor_at=version.anchor_at)
         except InvalidInput:
             continue  # broken from the start: it never had a tick
         yield Segment(schedule=schedule, definition=definition, after=after, until=until)
