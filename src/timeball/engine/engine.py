@@ -178,7 +178,12 @@ class Engine:
                 "reap": self.reaper.step,
                 "janitor": self.janitor.step,
             }
-        return {name: Loop(name, step, self._bus) for name, step in steps.items()}
+        # Without a trusted membership the other steps pass without asking the database: that proves nothing.
+        loops = {
+            name: Loop(name, step, self._bus, may_recover=lambda: self.member.trusted) for name, step in steps.items()
+        }
+        loops["heartbeat"] = Loop("heartbeat", self.member.step, self._bus)
+        return loops
 
     def _drain(self, drain_seconds: float) -> list[int]:
         self.member.draining = True

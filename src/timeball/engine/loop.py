@@ -23,8 +23,10 @@ Step = Callable[[], float]
 class Loop:
     """Runs a step again and again until stopped. A step that raises is tried again, later and later."""
 
-    def __init__(self, name: str, step: Step, bus: Bus) -> None:
+    def __init__(self, name: str, step: Step, bus: Bus, *, may_recover: Callable[[], bool] = lambda: True) -> None:
+        """`may_recover`: whether a pass that raised nothing proves that the trouble is over."""
         self.name = name
+        self._may_recover = may_recover
         self._step = step
         self._bus = bus
         self._wake = threading.Event()
@@ -74,7 +76,7 @@ class Loop:
             return BACKOFF_FIRST_SECONDS
         except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on and says so
             return self._failed(error)
-        if self._failures:
+        if self._failures and self._may_recover():
             self._failures, self.failing_since = 0, None
             self._bus.publish(LoopRecovered(loop=self.name))
         self.passed_at = monotonic_us()
