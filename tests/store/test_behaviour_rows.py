@@ -1,48 +1,26 @@
-"""Faults of other schedulers as steps of whole instances on a real database (rows of `tests/cases/behaviour.jsonl`).
-
-Instances are engines that are never started: the test calls their steps, and moves the database's clock.
-"""
+"""Faults of other schedulers as steps of whole instances on a real database: rows of `tests/cases/behaviour.jsonl`."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
-from sqlalchemy import event
-from sqlalchemy.engine import make_url
 
 from tests.conftest import HostClock
-from timeball.app.wiring import make_registry
-from timeball.clock import monotonic_us, parse_instant
+from tests.store.scene import HOUR, SECOND
+from tests.store.stepped import Bench, eventually
+from timeball.clock import parse_instant
 from timeball.engine.engine import Engine
 from timeball.engine.loop import BACKOFF_MAX_SECONDS, Loop
-from timeball.errors import ClaimLost, StoreError, Unavailable
+from timeball.errors import StoreError, Unavailable
 from timeball.events.bus import Bus
 from timeball.events.facts import LoopFailing, LoopRecovered
-from timeball.executors.registry import FunctionTable
-from timeball.model.job import Definition
 from timeball.service.audit import audit
-from timeball.service.jobs import JobService
-from timeball.settings import Settings
-from timeball.store import Store, open_store
-from timeball.store.database import sql
-from timeball.store.migrate import upgrade_schema
-from timeball.store.runs import RunFilter, StoredRun
 
-SECOND = 1_000_000
-MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
+MINUTE = 60 * SECOND
 WEDNESDAY = "2030-06-05T12:00:30Z"
-POSTGRES_CLOCK = """
-CREATE TABLE test_clock (moved_us BIGINT NOT NULL);
-INSERT INTO test_clock VALUES (0);
-CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
-    'SELECT pg_catalog.clock_timestamp() + (SELECT moved_us FROM public.test_clock) * interval ''1 microsecond''';
-"""
 REFUSE_RUNS = {
     "sqlite": "CREATE TRIGGER refuse BEFORE INSERT ON timeball_run WHEN NEW.job_id = {job_id} "
     "BEGIN SELECT RAISE(ABORT, 'refused'); END",
@@ -51,117 +29,6 @@ REFUSE_RUNS = {
     "WHEN (NEW.job_id = {job_id}) EXECUTE FUNCTION refuse()",
 }
 ALLOW_RUNS = {"sqlite": "DROP TRIGGER refuse", "postgresql": "DROP TRIGGER refuse ON timeball_run"}
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline, never = monotonic_us() + int(seconds * 1e6), threading.Event()
-    while not condition():
-        assert monotonic_us() < deadline, "it did not come true in time"
-        never.wait(0.002)
-
-
-class Bench:
-    """One database, the instances on it, and what their functions were called for."""
-
-    def __init__(self, url: str, host_clock: HostClock) -> None:
-        self.url = url
-        self._host_clock = host_clock
-        self._postgres = url.startswith("postgresql")
-        self._name = make_url(url).database
-        self._moved_us = 0
-        if self._postgres:  # a function of that name before the catalog's own: a clock that the test can move
-            self.administer(POSTGRES_CLOCK, f"ALTER DATABASE {self._name} SET search_path = public, pg_catalog")
-        self._engines: list[Engine] = []
-        self.stores: list[Store] = []
-        self.functions = FunctionTable()
-        self.calls: list[tuple[str, int]] = []
-        self.living: Counter[int] = Counter()
-        self.two_lived: list[int] = []
-        self.release = threading.Event()
-        self.begun = threading.Semaphore(0)
-        self.functions.register("note", lambda run: self.calls.append((run.job, run.due_at_us)))
-        self.functions.register("long", self._long)
-        self.store = self.open()
-        upgrade_schema(self.store.database, "default")
-        registry = make_registry(Settings(database_url=url), self.functions)
-        self.jobs = JobService(self.store, registry, namespace="default", actor="test")
-
-    def _long(self, run: Any) -> str:
-        self.calls.append((run.job, run.due_at_us))
-        self.living[run.id] += 1
-        if self.living[run.id] > 1:
-            self.two_lived.append(run.id)
-        self.begun.release()
-        while not self.release.wait(0.01) and not run.cancelled:
-            pass
-        self.living[run.id] -= 1
-        return "cancelled" if run.cancelled else "whole"
-
-    def close(self) -> None:
-        self.release.set()
-        for engine in self._engines:
-            engine.runner.close(0)
-        for store in self.stores:
-            store.close()
-
-    def open(self) -> Store:
-        store = open_store(self.url, host_clock=self._host_clock)
-        self.stores.append(store)
-        return store
-
-    def administer(self, *statements: str) -> None:
-        if self._postgres:
-            with psycopg.connect(self.url, autocommit=True) as admin:
-                for statement in statements:
-                    admin.execute(statement)  # pyright: ignore[reportArgumentType]
-            return
-        with self.store.database.transaction() as tx:
-            for statement in statements:
-                tx.count(sql(statement))
-
-    def instance(self, name: str = "", **settings: Any) -> Engine:
-        """A new instance with a store of its own; joined, not started."""
-        chosen = Settings(database_url=self.url, name=name, **settings)
-        engine = Engine(self.open(), chosen, make_registry(chosen, self.functions), Bus())
-        self._engines.append(engine)
-        engine.member.step()
-        return engine
-
-    def define(self, schedule: str, function: str = "note", **policies: Any) -> Definition:
-        return Definition(schedule=schedule, executor="function", target={"name": function}, **policies)
-
-    def now(self) -> int:
-        return self.store.members.clock()
-
-    def move_clock(self, by_us: int) -> None:
-        if not self._postgres:
-            self._host_clock.move(by_us)
-            return
-        self.administer(f"UPDATE test_clock SET moved_us = moved_us + {by_us}")
-
-    def set_clock(self, instant: int | str) -> None:
-        self.move_clock((parse_instant(instant) if isinstance(instant, str) else instant) - self.now())
-
-    def round(self, *engines: Engine) -> None:
-        """One pass of every loop of every instance; what begins and is short also ends."""
-        for name in ("member", "lease", "planner", "reaper", "claimer", "starter", "runner", "canceller"):
-            for engine in engines:
-                with contextlib.suppress(ClaimLost):
-                    getattr(engine, name).step()
-        eventually(lambda: not any(engine.runner.load() for engine in engines) or any(self.living.values()))
-        for engine in engines:
-            engine.settler.step()
-
-    def hand_over(self, old: Engine, new: Engine) -> None:
-        """Another instance leads; the old leader has not noticed."""
-        term = old.lease.term()
-        assert term is not None
-        assert self.store.leases.release(term, actor="test")
-        new.lease.step()
-        assert new.lease.term() is not None
-
-    def runs(self, job: str) -> list[StoredRun]:
-        return self.store.runs.list("default", RunFilter(job=job, limit=1000))
 
 
 @pytest.fixture
@@ -216,3 +83,233 @@ def test_dup_012_a_tick_fires_once_though_the_clock_passes_it_twice_and_the_lead
     report = audit(bench.store, "default")
     assert (report.ticks, report.duplicates, report.missed, report.violations) == (60, 0, 0, [])
     assert bench.store.leases.read("default").epoch == 21
+
+
+def test_lease_005_a_standby_that_is_refused_stays_standby_and_asks_less_and_less_often(bench: Bench) -> None:
+    bench.set_clock(WEDNESDAY)
+    leader, standby = bench.instance("leader"), bench.instance("standby")
+    bench.jobs.create("job", bench.define("* * * * * *"))
+    bench.round(leader, standby)
+    bench.move_clock(10 * SECOND + 1)  # the leader is dead: its lease has just run out
+    facts: list[object] = []
+    bus = Bus()
+    bus.subscribe(facts.append)
+    loop = Loop("lease", standby.lease.step, bus)
+    pauses: list[float] = []
+    with bench.refusing():
+        for _ in range(8):
+            pauses.append(loop._pass())
+            assert standby.lease.term() is None
+            assert standby.planner.step() == 1.0
+    assert pauses[:5] == sorted(pauses[:5])
+    assert all(BACKOFF_MAX_SECONDS / 2 <= pause <= BACKOFF_MAX_SECONDS for pause in pauses[5:])
+    assert [type(fact) for fact in facts] == [LoopFailing]
+    before = bench.store.leases.read("default")
+    assert (before.holder, before.epoch) == (leader.member.id, 1)
+    loop._pass()
+    term = standby.lease.term()
+    assert term is not None
+    assert (term.epoch, type(facts[-1])) == (2, LoopRecovered)
+    bench.move_clock(5 * SECOND)
+    bench.round(standby, leader)
+    assert len(bench.calls) == len(set(bench.calls)) > 0
+
+
+def test_miss_006_runs_and_cursors_are_committed_together_or_not_at_all(bench: Bench) -> None:
+    bench.set_clock(WEDNESDAY)
+    leader = bench.instance("leader")
+    leader.lease.step()
+    for name in ("a", "b", "c"):
+        bench.jobs.create(name, bench.define("*/5 * * * * *"))
+    cursors = [job.cursor_at for job in bench.jobs.list()]
+    kind = "postgresql" if bench.url.startswith("postgresql") else "sqlite"
+    bench.administer(REFUSE_RUNS[kind].format(job_id=bench.jobs.get("b").id))
+    for _ in range(3):
+        with pytest.raises(StoreError, match="refused"):
+            leader.planner.step()
+        assert [job.cursor_at for job in bench.jobs.list()] == cursors
+        assert not [run for name in ("a", "b", "c") for run in bench.runs(name)]
+    bench.administer(ALLOW_RUNS[kind])
+    leader.planner.step()
+    assert all(job.cursor_at > cursor for job, cursor in zip(bench.jobs.list(), cursors, strict=True))
+    begin = parse_instant("2030-06-05T12:00:35Z")
+    for name in ("a", "b", "c"):
+        dues = sorted(run.due_at for run in bench.runs(name))
+        assert dues[:6] == [begin + n * 5 * SECOND for n in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "next_tick"),
+    [
+        ("* * * * *", "0 10 * * *", "2030-06-06T10:00:00Z"),
+        ("0 9 * * *", "0 10 * * *", "2030-06-06T10:00:00Z"),
+        ("0 9 * * *", "*/10 10 * * *", "2030-06-06T10:00:00Z"),
+    ],
+)
+@pytest.mark.parametrize("planned_to_the_last", [True, False])
+def test_miss_009_an_edit_to_a_time_that_has_passed_today_fires_nothing_now(
+    bench: Bench, before: str, after: str, next_tick: str, planned_to_the_last: bool
+) -> None:
+    bench.set_clock("2030-06-05T08:59:58.500Z")
+    one = bench.instance("one")
+    bench.jobs.create("job", bench.define(before))
+    bench.round(one)
+    bench.move_clock(2 * SECOND)
+    bench.round(one)
+    assert bench.calls == [("job", parse_instant("2030-06-05T09:00:00Z"))]
+    bench.set_clock(WEDNESDAY)
+    if planned_to_the_last:
+        bench.round(one)
+    ran = list(bench.calls)
+    result = bench.jobs.edit("job", bench.define(after))
+    assert result.job.next_due_at == parse_instant(next_tick)
+    for _ in range(3):
+        bench.round(one)
+        bench.move_clock(2 * MINUTE)
+    assert bench.calls == ran
+    assert not [run for run in bench.runs("job") if run.state in {"planned", "claimed", "running"}]
+    bench.set_clock(parse_instant(next_tick) - SECOND)
+    bench.round(one)
+    bench.move_clock(2 * SECOND)
+    bench.round(one)
+    assert bench.calls == [*ran, ("job", parse_instant(next_tick))]
+    assert audit(bench.store, "default").violations == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "last", "next_after_us"),
+    [
+        ("0 9 * * 1", "0 9 * * *", "2030-06-03T09:00:00Z", None),
+        ("@weekly", "@daily", "2030-06-02T00:00:00Z", None),
+        ("@every 168h", "@every 24h", None, 24 * HOUR),
+    ],
+)
+def test_miss_014_a_new_schedule_in_the_code_and_a_restart_fire_nothing_at_once(
+    bench: Bench, before: str, after: str, last: str | None, next_after_us: int | None
+) -> None:
+    bench.set_clock(parse_instant(last) - 2 * SECOND if last else "2030-06-01T09:00:00Z")
+    old = bench.instance("old")
+    bench.jobs.declare("job", bench.define(before))
+    bench.round(old)
+    bench.move_clock(3 * SECOND)
+    bench.round(old)
+    ran = list(bench.calls)
+    assert len(ran) == (last is not None)
+    old.lease.resign()
+    old.member.leave()
+    bench.set_clock(WEDNESDAY)
+    bench.jobs.declare("job", bench.define(after))
+    job = bench.jobs.get("job")
+    expected = job.anchor_at + next_after_us if next_after_us else None
+    assert job.next_due_at == (expected or bench.jobs.schedule_of(job).next_after(parse_instant(WEDNESDAY)))
+    new = bench.instance("new")
+    for _ in range(3):
+        bench.round(new)
+        bench.move_clock(2 * MINUTE)
+    assert bench.calls == ran
+    assert job.next_due_at is not None
+    bench.set_clock(job.next_due_at - SECOND)
+    bench.round(new)
+    bench.move_clock(2 * SECOND)
+    bench.round(new)
+    assert bench.calls == [*ran, ("job", job.next_due_at)]
+
+
+def test_orph_008_a_stop_of_the_schedule_leaves_a_long_manual_run_alone(bench: Bench) -> None:
+    bench.set_clock(WEDNESDAY)
+    leader, owner = bench.instance("leader", execute="none"), bench.instance("owner")
+    leader.lease.step()
+    bench.jobs.create("job", bench.define("*/5 * * * *", "long"))
+    run_id = bench.jobs.trigger("job")
+    bench.round(leader, owner)
+    assert bench.begun.acquire(timeout=20)
+    stopped = bench.jobs.stop("job")
+    assert [(run.run_id, run.instance) for run in stopped.still_running] == [(run_id, "owner")]
+    for _ in range(60):  # ten minutes, each membership renewed in time
+        bench.move_clock(9 * SECOND)
+        bench.round(leader, owner)
+    assert bench.living[run_id] == 1
+    assert bench.store.runs.get("default", run_id).state == "running"
+    bench.release.set()
+    eventually(lambda: owner.runner.load() == 0)
+    owner.settler.step()
+    run = bench.store.runs.get("default", run_id)
+    assert (run.state, run.result, run.attempt, run.late) == ("succeeded", '"whole"', 1, False)
+    assert [run.id for run in bench.runs("job")] == [run_id]
+    assert not bench.store.events.latest("default", kind="instance.expired")
+
+
+def begin_long(bench: Bench, owner: Engine, **policies: Any) -> int:
+    bench.jobs.create("job", bench.define("none", "long", **policies))
+    run_id = bench.jobs.trigger("job")
+    bench.round(owner)
+    assert bench.begun.acquire(timeout=20)
+    return run_id
+
+
+def end_while_read_only(bench: Bench, owner: Engine, run_id: int) -> None:
+    with bench.read_only():
+        bench.release.set()
+        eventually(lambda: len(owner.settler) == 1)
+        for _ in range(3):
+            with pytest.raises(Unavailable, match=r"read-?only"):
+                owner.settler.step()
+        assert owner.health().unsettled == 1
+        assert bench.store.runs.get("default", run_id).state == "running"
+
+
+def test_orph_013_an_outcome_is_kept_while_the_database_is_read_only_and_written_then(bench: Bench) -> None:
+    bench.set_clock(WEDNESDAY)
+    owner = bench.instance("owner")
+    run_id = begin_long(bench, owner)
+    end_while_read_only(bench, owner, run_id)
+    owner.settler.step()
+    run = bench.store.runs.get("default", run_id)
+    assert (run.state, run.result, run.late, run.instance) == ("succeeded", '"whole"', False, "owner")
+    assert owner.health().unsettled == 0
+
+
+def test_orph_013_an_outcome_whose_owner_was_given_up_meanwhile_is_attached_and_marked_late(bench: Bench) -> None:
+    bench.set_clock(WEDNESDAY)
+    owner, other = bench.instance("owner"), bench.instance("other")
+    run_id = begin_long(bench, owner)
+    end_while_read_only(bench, owner, run_id)
+    for _ in range(6):  # the other goes on, and hears nothing of the owner
+        bench.move_clock(5 * SECOND)
+        bench.round(other)
+    assert bench.store.runs.get("default", run_id).state == "lost"
+    owner.settler.step()
+    run = bench.store.runs.get("default", run_id)
+    assert (run.state, run.result, run.late, run.attempt) == ("succeeded", '"whole"', True, 1)
+    bench.round(owner, other)
+    assert len(bench.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("on_lost", "first_back"),
+    [("fail", "owner"), ("fail", "other"), ("hold", "owner"), ("hold", "other"), ("rerun", "owner")],
+)
+def test_dup_013_a_run_that_lives_through_an_outage_gets_no_second_one_beside_it(
+    bench: Bench, on_lost: str, first_back: str
+) -> None:
+    bench.set_clock(WEDNESDAY)
+    owner, other = bench.instance("owner"), bench.instance("other")
+    run_id = begin_long(bench, owner, on_lost=on_lost)
+    bench.move_clock(30 * SECOND)
+    with bench.refusing():
+        for engine in (owner, other):
+            for name in ("member", "lease", "claimer"):
+                with pytest.raises(Unavailable):
+                    getattr(engine, name).step()
+    back = (owner, other) if first_back == "owner" else (other, owner)
+    for _ in range(5):
+        for engine in back:
+            bench.round(engine)
+        bench.move_clock(SECOND)
+    assert not bench.two_lived
+    assert bench.living[run_id] == 1
+    bench.release.set()
+    eventually(lambda: owner.runner.load() == 0)
+    owner.settler.step()
+    run = bench.store.runs.get("default", run_id)
+    assert (run.state, run.result, run.attempt) == ("succeeded", '"whole"', 1)
