@@ -67,7 +67,7 @@ def tick(run):
 @scheduler.function("long")
 def long(run):
     note(run, "begins")
-    run.wait_cancelled(7)
+    run.wait_cancelled(6)
     note(run, "cancelled" if run.cancelled else "ends")
 """
 SHORT_LEASES = {
@@ -105,7 +105,7 @@ def test_dup_010_four_workers_of_a_forking_server_are_four_members_with_one_lead
         try:
             eventually(lambda: len(cluster.ask("cluster", "status")["instances"]) == 4)
             eventually((tmp_path / "runs").exists)
-            Story().at(3)
+            Story().at(1.5)
             status = cluster.ask("cluster", "status")
             cluster.ask("jobs", "stop", "tick")
             server.terminate()
@@ -124,7 +124,7 @@ def test_dup_010_four_workers_of_a_forking_server_are_four_members_with_one_lead
         report = cluster.ask("audit")
         assert (report["duplicates"], report["missed"], report["violations"]) == (0, 0, [])
         states = [run["state"] for run in cluster.ask("runs", "list", "--job", "tick")]
-        assert states.count("succeeded") == len(lines) >= 3
+        assert states.count("succeeded") == len(lines) >= 2
 
 
 def plan_and_die(bench: Bench, moment: str) -> None:

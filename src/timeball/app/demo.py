@@ -50,6 +50,8 @@ class Picture:
     status: ClusterStatus
     runs: list[StoredRun]
     story: list[str]
+    killed: frozenset[str]
+    """Names of instances that are dead, though the cluster may not know it yet."""
 
 
 @dataclass(slots=True)
@@ -102,6 +104,7 @@ class Demo:
                     status=now,
                     runs=sorted(listed, key=lambda r: -(r.started_at or 0))[:RUNS_SHOWN],
                     story=self.story,
+                    killed=frozenset({victim} if victim is not None and not back else ()),
                 )
             )
             if victim is None and elapsed >= length * KILL_AT and now.leader is not None:

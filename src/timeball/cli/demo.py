@@ -60,11 +60,15 @@ class _Lines:
         if picture.elapsed_seconds < self._next:
             return
         self._next = picture.elapsed_seconds + LINE_EVERY_SECONDS
-        leader = picture.status.leader.name if picture.status.leader else "nobody"
-        up = ", ".join(instance.name for instance in picture.status.instances)
+        leader = _marked(picture, picture.status.leader.name) if picture.status.leader else "nobody"
+        up = ", ".join(_marked(picture, instance.name) for instance in picture.status.instances) or "nobody yet"
         last = picture.runs[0] if picture.runs else None
         ran = f"; last: {last.job} on {last.instance}" if last else ""
         click.echo(f"{picture.elapsed_seconds:6.1f} s  up: {up}; leader: {leader}{ran}")
+
+
+def _marked(picture: Picture, name: str) -> str:
+    return f"{name} (killed)" if name in picture.killed else name
 
 
 def _screen(picture: Picture) -> Group:
@@ -74,7 +78,7 @@ def _screen(picture: Picture) -> Group:
     leader = picture.status.leader
     for instance in picture.status.instances:
         leads = f"yes, epoch {picture.status.lease.epoch}" if leader and instance.id == leader.id else ""
-        members.add_row(instance.name, instance.state.value, leads)
+        members.add_row(_marked(picture, instance.name), instance.state.value, leads)
     runs = Table("JOB", "DUE (UTC)", "STATE", "INSTANCE", "LATE MS")
     for run in picture.runs:
         late = "" if run.started_at is None else f"{(run.started_at - run.ready_at) / 1000:.1f}"
