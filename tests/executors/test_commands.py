@@ -93,7 +93,7 @@ def test_two_hundred_megabytes_of_output_stay_within_the_bound(executor: Command
 def test_a_child_in_the_background_does_not_hold_the_run_open(executor: CommandExecutor) -> None:
     outcome = shell(executor, "sleep 60 & echo $!")
     assert outcome.state is State.SUCCEEDED
-    assert not alive(int(output_of(outcome, "stdout")))
+    eventually(lambda: not alive(int(output_of(outcome, "stdout"))))
 
 
 def test_a_command_that_closes_its_output_and_lives_on_is_waited_for(executor: CommandExecutor) -> None:

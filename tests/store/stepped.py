@@ -172,7 +172,7 @@ class Bench:
 
     @contextlib.contextmanager
     def read_only(self) -> Generator[None]:
-        """Every session from now on reads only; at the end these sessions are closed by whoever mends it."""
+        """Every session that is opened from now on reads only; it is for the pool to part with those afterwards."""
         self._query_only = "ON"
         if self._postgres:
             self.administer(f"ALTER DATABASE {self._name} SET default_transaction_read_only = on")
@@ -183,8 +183,6 @@ class Bench:
         if self._postgres:
             with psycopg.connect(self.url, autocommit=True, options="-c default_transaction_read_only=off") as admin:
                 admin.execute(f"ALTER DATABASE {self._name} RESET default_transaction_read_only")  # pyright: ignore
-            for store in self.stores:
-                store.close()
 
     def _limit(self, connection: Any, *_: object) -> None:
         if not self._postgres:

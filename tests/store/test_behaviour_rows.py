@@ -287,7 +287,14 @@ def test_orph_013_an_outcome_whose_owner_was_given_up_meanwhile_is_attached_and_
 
 @pytest.mark.parametrize(
     ("on_lost", "first_back"),
-    [("fail", "owner"), ("fail", "other"), ("hold", "owner"), ("hold", "other"), ("rerun", "owner")],
+    [
+        ("fail", "owner"),
+        ("fail", "other"),
+        ("hold", "owner"),
+        ("hold", "other"),
+        ("rerun", "owner"),
+        ("rerun", "other"),
+    ],
 )
 def test_dup_013_a_run_that_lives_through_an_outage_gets_no_second_one_beside_it(
     bench: Bench, on_lost: str, first_back: str

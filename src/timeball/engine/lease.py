@@ -37,6 +37,7 @@ class LeaseKeeper:
         self._term: Term | None = None
         self._trusted_until = 0
         self._resigned = False
+        self._reached_at: int | None = None
         self._aside_until = 0
         self.failing_since: Callable[[], int | None] = lambda: None
         """Since when a leader's duty fails here (monotonic microseconds), or None."""
@@ -70,6 +71,14 @@ class LeaseKeeper:
             if term is not None:
                 self._store.leases.release(term, actor=self._member.name)
 
+    def reaching(self) -> bool:
+        """Whether the database has answered about the lease within two renewal intervals.
+
+        After a longer silence nobody may be given up before the members had time to send a heartbeat.
+        """
+        silence = seconds_to_us(2 * self._settings.lease_renew_seconds)
+        return self._reached_at is not None and self._clock.monotonic() - self._reached_at <= silence
+
     def _fails(self) -> bool:
         """Whether we lead and have not done a leader's work for a renewal interval."""
         since = self.failing_since()
@@ -89,10 +98,17 @@ class LeaseKeeper:
     def _hold(self) -> float:
         sent = self._clock.monotonic()
         try:
-            held = self._store.leases.hold(self._settings.namespace, self._member.id, lifetime_us=self._lifetime_us)
+            held = self._store.leases.hold(
+                self._settings.namespace,
+                self._member.id,
+                lifetime_us=self._lifetime_us,
+                grace_us=seconds_to_us(self._settings.membership_seconds),
+                outage=self._reached_at is not None and not self.reaching(),
+            )
         except LeaseRowMissing:
             self._end("the lease row is missing")
             raise
+        self._reached_at = sent
         if held.term is None:
             self._end("another instance holds the lease")
             return self._watch(held.lease.expires_at - held.lease.read_at)

@@ -32,7 +32,7 @@ class Reaper:
     def step(self) -> float:
         """One pass, if we lead. Returns seconds until the next; 0 when there is more."""
         term = self._lease.term()
-        if term is None:
+        if term is None or not self._lease.reaching():
             return self._settings.reap_interval_seconds
         names = self._store.reaps.expire_members(term)
         if names:

@@ -14,6 +14,9 @@ from timeball.store.database import Database, Row, Transaction, sql
 from timeball.store.events import add_event
 from timeball.store.wake import work_channel
 
+VACANT_US = 500_000
+"""A dead leader's lease is taken over within some 50 ms of its end; longer than this nobody was able to."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
@@ -46,6 +49,10 @@ class Leases:
             "UPDATE timeball_lease SET holder = NULL, expires_at = :at "
             "WHERE namespace = :namespace AND holder = :holder AND epoch = :epoch"
         )
+        self._grace = sql(
+            f"UPDATE timeball_instance SET expires_at = {d.greatest}(expires_at, :until) "
+            f"WHERE namespace = :namespace AND state IN ('active', 'draining')"
+        )
         self._member = sql("SELECT state FROM timeball_instance WHERE id = :holder")
         self._prove = sql(
             f"SELECT 1 FROM timeball_lease WHERE namespace = :namespace AND holder = :holder AND epoch = :epoch "
@@ -60,8 +67,11 @@ class Leases:
 
         return self._db.read(work)
 
-    def hold(self, namespace: str, holder: str, *, lifetime_us: int) -> Held:
+    def hold(self, namespace: str, holder: str, *, lifetime_us: int, grace_us: int = 0, outage: bool = False) -> Held:
         """Renew the lease if it is ours, take it if it is free or has run out, else say who has it.
+
+        A time in which nobody could hold it, or `outage`, the caller's own knowledge of one, was a time without the
+        database: no member could send a heartbeat. All are then given `grace_us` from now before they can expire.
 
         Raises LeaseRowMissing, Busy, Unavailable: whatever is raised, nobody has been made leader by this call
         as far as the caller may believe.
@@ -70,10 +80,13 @@ class Leases:
         def work(tx: Transaction) -> Held:
             row = tx.one(self._lock, namespace=namespace)
             lease = _lease(namespace, row, tx.now())
+            if lease.holder != holder and (lease.valid or not self._is_member(tx, holder)):
+                return Held(lease=lease, term=None, taken=False)
+            vacant = lease.holder is not None and lease.read_at - lease.expires_at > VACANT_US
+            if vacant or outage:
+                tx.count(self._grace, namespace=namespace, until=lease.read_at + grace_us)
             if lease.holder == holder:
                 return self._renewed(tx, lease, holder, lifetime_us)
-            if lease.valid or not self._is_member(tx, holder):
-                return Held(lease=lease, term=None, taken=False)
             return self._taken(tx, lease, holder, lifetime_us)
 
         return self._db.transact(work, coordination=True)

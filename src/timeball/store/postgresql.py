@@ -18,6 +18,7 @@ from timeball.errors import Busy, Corrupt, Duplicate, SchemaMismatch, StoreError
 SERVER_MIN = 140000  # EXTRACT gives exact numerics, so microseconds survive
 LOCK_SECONDS = 2
 IDLE_IN_TRANSACTION_SECONDS = 2
+READ_ONLY = "25006"
 MIGRATION_LOCK_KEY = 0x7169_6D65_6261_6C6C & 0x7FFF_FFFF_FFFF_FFFF
 LISTEN_SLICE_SECONDS = 0.5
 LISTEN_BACKOFF_SECONDS = 1.0
@@ -54,6 +55,7 @@ class PostgresDialect:
             },
         )
         event.listen(engine, "connect", _preparer(statement_timeout_seconds))
+        event.listen(engine, "handle_error", _drop_read_only)
         return engine
 
     def missing(self, url: str) -> bool:
@@ -154,6 +156,12 @@ def _preparer(statement_timeout_seconds: float) -> Callable[[Any, Any], None]:
     return prepare
 
 
+def _drop_read_only(context: Any) -> None:
+    """A session of a server that was read-only (maintenance, a demoted primary) stays so: the pool opens another."""
+    if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
+        context.is_disconnect = True
+
+
 def _array(values: Sequence[Any]) -> str:
     """An array's text form, to be bound and cast: several times faster to make than the driver's lists."""
     return "{" + ",".join([str(v) if type(v) is int else _element(v) for v in values]) + "}"
@@ -167,7 +175,7 @@ def _element(value: object) -> str:
 
 
 _BUSY = {"40001", "40P01", "55P03", "57014"}
-_UNAVAILABLE = {"25006", "53300", "53100", "53200", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
+_UNAVAILABLE = {READ_ONLY, "53300", "53100", "53200", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
 _SCHEMA = {"42P01", "42703", "3F000"}
 _CORRUPT = {"XX001", "XX002"}
 
