@@ -48,7 +48,7 @@ class ScheduleError(InvalidInput):
     """A schedule's text is wrong or can never fire.
 
     `kind`: the stable kebab-case reason (`reversed-range`, `never-fires`, …), shown as the code.
-    `position`: 0-based index into the text where the trouble begins, or None.
+    `position`: 0-based index into `text`, the whole schedule, where the trouble begins, or None.
     """
 
     code = "invalid-schedule"
@@ -64,6 +64,7 @@ class ScheduleError(InvalidInput):
         super().__init__(message, hint=hint, field="schedule")
         self.code = kind
         self.position = position
+        self.text: str | None = None
 
 
 class TargetError(InvalidInput):

@@ -160,6 +160,13 @@ def test_bad_input_is_refused_in_words(timeball: Terminal, words: tuple[str, ...
     assert "Traceback" not in timeball(*words, status=2)
 
 
+def test_a_wrong_schedule_is_shown_with_a_caret_where_the_trouble_begins(timeball: Terminal) -> None:
+    lines = timeball("explain", "0 9 * * mno", status=2).splitlines()
+    assert lines[1:3] == ["       0 9 * * mno", "               ^"]
+    lines = timeball("explain", "0 9 * * mon|" * 7 + "61 * * * *", status=2).splitlines()
+    assert lines[1][lines[2].index("^") :] == "61 * * * *"
+
+
 def test_apply_says_which_job_is_wrong(timeball: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "jobs.json"
     good = {"schedule": "none", "command": ["/bin/echo"]}

@@ -30,6 +30,9 @@ _COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+SHOWN_BEFORE, SHOWN_BEHIND = 60, 40
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are asked for."""
 
@@ -102,8 +105,17 @@ def _show(error: TimeballError) -> None:
         click.echo(json.dumps({"error": {**body, "field": error.field}}))
         return
     click.echo(_printable(f"error: {error.message}"), err=True)
+    if isinstance(error, ScheduleError) and error.text is not None and position is not None:
+        click.echo(_printable(pointed(error.text, position)), err=True)
     if error.hint:
         click.echo(_printable(f"hint:  {error.hint}"), err=True)
+
+
+def pointed(text: str, position: int) -> str:
+    """A schedule with a caret under the place where the trouble begins; of a long one the part around it."""
+    begin = max(0, position - SHOWN_BEFORE)
+    shown = text[begin : position + SHOWN_BEHIND].replace("\n", " ").replace("\t", " ")
+    return f"       {shown}\n       {' ' * (position - begin)}^"
 
 
 def _printable(text: str) -> str:

@@ -63,6 +63,14 @@ def parse(
     `timezone`: the zone of wall times, unless the text names one. `dst`: `vixie` or `literal`; None means the rule of
     the dialect. `name`: the job's name, for H. `anchor`: the instant (microseconds) from which `@every` counts.
     """
+    try:
+        return _read(text, timezone=timezone, dialect=dialect, dst=dst, name=name, anchor=anchor)
+    except ScheduleError as error:
+        error.text = text
+        raise
+
+
+def _read(text: str, *, timezone: str, dialect: str, dst: str | None, name: str, anchor: int) -> Schedule:
     known = dialect_named(dialect)
     rule = check_dst(known.dst if dst is None else dst)
     _check_text(text)
