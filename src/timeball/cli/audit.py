@@ -41,6 +41,8 @@ def show_report(report: Report) -> None:
     rows += [(f"late {key[:-3]}", "-" if value is None else f"{value:.1f} ms") for key, value in late.items()]
     rows.append(("worst gap between starts of one job", f"{report.worst_gap_us / 1000:.1f} ms"))
     table(("WHAT", "HOW MANY"), rows, empty="")
+    if not report.led and report.open:
+        click.echo("nobody leads, or has led for long enough: open ticks get their fate from the next leader")
     for violation in report.violations:
         click.echo(f"{violation.kind}: {violation.job} {violation.to_json()['due_at']}: {violation.detail}")
     if report.more_violations:

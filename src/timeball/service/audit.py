@@ -58,6 +58,8 @@ class Report:
     open: int = 0
     without_fate: int = 0
     extra: int = 0
+    led: bool = True
+    """Whether a leader has had time to give fates; without one, ticks that nobody has judged yet are open."""
     lateness: list[int] = field(default_factory=list[int])
     worst_gap_us: int = 0
     violations: list[Violation] = field(default_factory=list[Violation])
@@ -88,6 +90,7 @@ class Report:
             "open": self.open,
             "without_fate": self.without_fate,
             "extra": self.extra,
+            "led": self.led,
             "late": {
                 "p50_ms": _quantile(late, 0.50),
                 "p99_ms": _quantile(late, 0.99),
@@ -126,13 +129,15 @@ def audit(
     versions = store.audits.versions(namespace, job)
     if job is not None and not versions:
         raise NotFound(f"there never was a job named {job!r}", hint="timeball jobs list", field="job")
-    report = Report()
+    lease = store.leases.read(namespace)
+    report = Report(led=lease.valid and now - (lease.acquired_at or 0) > seconds_to_us(GRACE_SECONDS))
     for job_id, group in itertools.groupby(versions, key=lambda v: v.job_id):
         rows = list(group)
         begin = max(since - 1 if since is not None else 0, rows[0].purged_until)
         segments = list(_segments(rows, begin, end))
         report.jobs += 1
-        _compare(report, rows[0].name, segments, store.audits.ledger(job_id, after=begin, until=end), now)
+        walker = _Walker(report, rows[0].name, now, rows[0].cursor_at)
+        _compare(walker, segments, store.audits.ledger(job_id, after=begin, until=end))
     return report
 
 
@@ -162,9 +167,8 @@ def _expected(segments: Iterable[Segment]) -> Iterator[tuple[int, Segment]]:
             position = ticks[-1]
 
 
-def _compare(report: Report, job: str, segments: Sequence[Segment], ledger: Iterator[LedgerRow], now: int) -> None:
+def _compare(walker: _Walker, segments: Sequence[Segment], ledger: Iterator[LedgerRow]) -> None:
     """Walk expected ticks and ledger rows side by side, in the order of their instants."""
-    walker = _Walker(report, job, now)
     row = next(ledger, None)
     for tick, segment in _expected(segments):
         while row is not None and row.due_at < tick:
@@ -184,10 +188,11 @@ def _compare(report: Report, job: str, segments: Sequence[Segment], ledger: Iter
 class _Walker:
     """The state of one job's comparison."""
 
-    def __init__(self, report: Report, job: str, now: int) -> None:
+    def __init__(self, report: Report, job: str, now: int, cursor_at: int) -> None:
         self._report = report
         self._job = job
         self._now = now
+        self._cursor_at = cursor_at
         self._stretch: LedgerRow | None = None
         self._in_stretch = 0
         self._started_before: int | None = None
@@ -256,14 +261,15 @@ class _Walker:
 
     def _unfinished(self, row: LedgerRow, segment: Segment) -> None:
         overdue = start_by(segment.definition, row.due_at) + seconds_to_us(GRACE_SECONDS) < self._now
-        if row.state == "running" or row.attempt > 1 or not overdue:
+        if row.state == "running" or row.attempt > 1 or not overdue or not self._report.led:
             self._report.open += 1
             return
         self._report.without_fate += 1
         self._blame("without-fate", row.due_at, f"run {row.run_id} is still {row.state}")
 
     def _without_row(self, tick: int) -> None:
-        if tick + seconds_to_us(GRACE_SECONDS) >= self._now:
+        unplanned = tick > self._cursor_at and not self._report.led
+        if unplanned or tick + seconds_to_us(GRACE_SECONDS) >= self._now:
             self._report.open += 1
             return
         self._report.without_fate += 1

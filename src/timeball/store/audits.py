@@ -20,6 +20,7 @@ class VersionRow:
     definition: str
     anchor_at: int
     purged_until: int
+    cursor_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class Audits:
     def __init__(self, database: Database) -> None:
         self._db = database
         self._versions = sql(
-            "SELECT v.job_id, j.name, v.version, v.from_at, v.state, v.definition, v.anchor_at, j.purged_until "
+            "SELECT v.job_id, j.name, v.version, v.from_at, v.state, v.definition, v.anchor_at, j.purged_until, "
+            "j.cursor_at "
             "FROM timeball_job_version v JOIN timeball_job j ON j.id = v.job_id "
             "WHERE j.namespace = :namespace AND (:job = '' OR j.name = :job) ORDER BY v.job_id, v.version"
         )
@@ -69,6 +71,7 @@ class Audits:
                 definition=r[5],
                 anchor_at=r[6],
                 purged_until=r[7],
+                cursor_at=r[8],
             )
             for r in rows
         ]
