@@ -1,0 +1,89 @@
+"""The people: they make, change, stop and delete jobs through JobService while everything goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from timeball.model.job import Definition, JobState
+from timeball.service.jobs import JobService
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+
+class Clients:
+    """Requests drawn from the world's seed, one at a time, and what the checker has to know of their answers."""
+
+    def __init__(self, world: Cluster, jobs: JobService) -> None:
+        self._world = world
+        self.jobs = jobs
+        self.busy = False
+        self._marks = 0
+
+    def act(self) -> None:
+        """One request about one job, unless another is being answered."""
+        if self.busy:
+            return
+        self.busy = True
+        try:
+            name = f"job-{self._world.rng.randrange(6)}"
+            if name not in {job.name for job in self.jobs.list()}:
+                self._create(name)
+            else:
+                kinds = ("stop", "start", "edit", "trigger", "delete", "stop-hard")
+                self.change(self._world.rng.choices(kinds, weights=(3, 5, 4, 3, 1, 1))[0], name)
+        finally:
+            self.busy = False
+
+    def _definition(self) -> tuple[Definition, int]:
+        self._marks += 1
+        pick = self._world.rng.choice
+        definition = Definition(
+            schedule=pick(("* * * * * *", "*/2 * * * * *", "*/5 * * * * *", "@every 3s", "@every 7s", "* * * * *")),
+            executor="function",
+            target={"name": "work"},
+            args={"mark": self._marks},
+            misfire=pick(("run_once", "run_all", "skip")),
+            misfire_after_seconds=pick((2, 5, 20)),
+            overlap=pick(("skip", "skip", "queue", "replace", "allow", "allow")),
+            attempts_max=pick((1, 1, 3)),
+            backoff="fixed",
+            backoff_seconds=pick((0, 1, 4)),
+            on_lost=pick(("fail", "rerun", "rerun", "hold")),
+            lost_max=20,
+            priority=pick((0, 0, 5)),
+        )
+        self._world.checker.definitions[self._marks] = definition
+        return definition, self._marks
+
+    def _create(self, name: str) -> None:
+        definition, mark = self._definition()
+        job = self.jobs.create(name, definition)
+        self._world.did["create"] += 1
+        self._world.note(f"create {name} ({job.id}) mark {mark}: {definition.schedule} {definition.overlap}")
+        self._world.checker.answered(job.id, mark, [])
+
+    def change(self, kind: str, name: str) -> None:
+        """Ask for a change of a job, and tell the checker what was answered."""
+        self._world.note(f"{kind} {name} is asked")
+        job = self.jobs.get(name)
+        mark = int(job.definition.args["mark"])
+        if kind == "trigger":
+            self.jobs.trigger(name)
+            return
+        if kind == "edit":
+            definition, mark = self._definition()
+            result = self.jobs.edit(name, definition)
+        elif kind == "start":
+            result = self.jobs.start(name)
+        else:
+            verb = self.jobs.delete if kind == "delete" else self.jobs.stop
+            result = verb(name, cancel_running=kind == "stop-hard")
+        self._world.did[kind] += 1
+        listed = [run.run_id for run in result.still_running]
+        self._world.note(f"{kind} {name} ({job.id}) mark {mark} is answered, still running {listed}")
+        stopped = kind in ("stop", "stop-hard", "delete")
+        active = not stopped and result.job.state is JobState.ACTIVE
+        self._world.checker.answered(
+            job.id, mark if active else -1, listed, stopped_at=result.at if stopped and result.changed else None
+        )

@@ -1,0 +1,45 @@
+"""One instance of the simulation, and what may be done to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.simulation.work import SimExecutor
+from timeball.engine.engine import Engine
+
+DEPTH_MAX = 2
+"""How deep the steps of different instances may lie inside of each other."""
+LOOPS = {
+    "member": 3,
+    "lease": 3,
+    "planner": 3,
+    "claimer": 5,
+    "starter": 6,
+    "runner": 5,
+    "settler": 5,
+    "canceller": 1,
+    "reaper": 2,
+    "janitor": 1,
+    "work": 4,
+}
+"""The loops of an instance and how often each has its turn; `work` lets functions come to their end."""
+DRAINING = ("member", "runner", "settler", "canceller", "work")
+
+
+class Died(BaseException):
+    """The process of an instance is gone in the middle of a step. No code of the product may catch it."""
+
+
+@dataclass(slots=True)
+class Node:
+    """One instance and what the simulation does to it."""
+
+    name: str
+    engine: Engine
+    executor: SimExecutor
+    paused: bool = False
+    cut: bool = False
+    draining: bool = False
+    busy: bool = False
+    ids: set[str] = field(default_factory=set[str])
+    """Every member id that it has had."""
