@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from timeball.clock import ClusterClock, Sample, seconds_to_us
+from timeball.errors import Duplicate
 from timeball.events.bus import Bus
 from timeball.events.facts import ClockStepped, InstanceGivenUp, InstanceJoined
 from timeball.model.cluster import Execute, Instance, InstanceState
@@ -16,7 +17,6 @@ from timeball.settings import Settings
 from timeball.store import Store
 
 CLOCK_STEP_TOLD_US = 2_000_000
-JOIN_RETRY_SECONDS = 0.5
 
 
 class Member:
@@ -95,7 +95,11 @@ class Member:
 
     def _join(self) -> None:
         sent = self._clock.monotonic()
-        self._store.members.join(self._instance, lifetime_us=self._lifetime_us)
+        try:
+            self._store.members.join(self._instance, lifetime_us=self._lifetime_us)
+        except Duplicate:  # an earlier join whose answer was lost, and that membership has ended unnoticed
+            self._instance = self._fresh()
+            self._store.members.join(self._instance, lifetime_us=self._lifetime_us)
         self.joined = True
         self._trusted_until = sent + self._lifetime_us - self._margin_us
         self._bus.publish(InstanceJoined(instance_id=self.id, name=self.name))

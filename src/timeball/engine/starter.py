@@ -16,7 +16,6 @@ from timeball.engine.held import HeldClaims
 from timeball.engine.lease import LeaseKeeper
 from timeball.engine.member import Member
 from timeball.engine.runner import Runner
-from timeball.errors import StoreError
 from timeball.events.bus import Bus
 from timeball.events.facts import RunSkipped
 from timeball.model.cluster import Execute
@@ -62,7 +61,7 @@ class StartGate:
         with self._lock:
             try:
                 yield
-            except StoreError:
+            except Exception:
                 self.doubtful = True
                 raise
 

@@ -85,6 +85,10 @@ class Changes:
             f"SELECT id, state, kind, due_at, attempt, started_at, instance_id FROM timeball_run WHERE job_id = :job_id "
             f"AND state IN ('planned', 'claimed', 'running') ORDER BY id {d.lock}"
         )
+        self._decided_early = sql(
+            "SELECT due_at FROM timeball_run WHERE job_id = :job_id AND due_at > :at AND kind = 'scheduled' "
+            "AND state NOT IN ('planned', 'claimed') ORDER BY due_at DESC LIMIT 1"
+        )
         ids = d.any_of("ids", "BIGINT")
         self._remove = sql(f"DELETE FROM timeball_run WHERE id {ids}")
         self._cancel = sql(
@@ -151,8 +155,9 @@ class Changes:
         actor: str,
     ) -> ChangeResult:
         at = tx.now()
-        # Runs whose start was committed a moment early belong to the old version, though they are due after now.
-        boundary = max([at, *(r[3] for r in live if r[1] == "running" and r[2] == "scheduled")])
+        # Ticks that got their fate a moment early belong to the old version, though they are due after now.
+        early = tx.one(self._decided_early, job_id=job.id, at=at)
+        boundary = at if early is None else early[0]
         unplanned = change.unplanned(boundary) if job.state is JobState.ACTIVE else None
         times = change.times(boundary)
         self._write(tx, job, change, times, boundary, at, actor)

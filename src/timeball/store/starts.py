@@ -28,6 +28,14 @@ class StartResult:
     cancelled: frozenset[int]
 
 
+class _Outdated(Exception):
+    """Rolls a start back: these claims carry another version than their runs."""
+
+    def __init__(self, run_ids: frozenset[int]) -> None:
+        super().__init__(run_ids)
+        self.run_ids = run_ids
+
+
 class Starts:
     """One batch, one transaction."""
 
@@ -56,7 +64,8 @@ class Starts:
         rows = d.rows("v", "skips", id="BIGINT", reason="TEXT")
         self._skip = sql(
             f"UPDATE timeball_run SET state = 'skipped', reason = v.reason, claimable_at = NULL, ended_at = {d.now} "
-            f"FROM {rows} WHERE timeball_run.id = v.id AND timeball_run.id {ids} AND {ours} RETURNING timeball_run.id"
+            f"FROM {rows} WHERE timeball_run.id = v.id AND timeball_run.id {ids} AND {ours} "
+            f"AND ready_at <= {d.now} + :lead RETURNING timeball_run.id, job_version"
         )
         self._keep = sql(f"UPDATE timeball_run SET start_by = :never WHERE id {ids} AND {ours} AND start_by < :never")
         self._cancel = sql(
@@ -73,7 +82,28 @@ class Starts:
         lead_us: int,
         term: Term | None = None,
     ) -> StartResult:
-        """Start claims that are due within `lead_us`. `definitions` by job id and version, for the overlap policy."""
+        """Start claims that are due within `lead_us`. `definitions` by job id and version, for the overlap policy.
+
+        A claim whose run has followed its job to another version, though we have claimed it anew, is left to that
+        newer claim: this one was judged by an old definition.
+        """
+        outdated: frozenset[int] = frozenset()
+        while True:
+            current = [c for c in claims if c.run_id not in outdated]
+            try:
+                return self._start_all(me, current, definitions, lead_us, term)
+            except _Outdated as error:
+                outdated |= error.run_ids
+
+    def _start_all(
+        self,
+        me: str,
+        claims: Sequence[Claim],
+        definitions: Mapping[tuple[int, int], Definition],
+        lead_us: int,
+        term: Term | None,
+    ) -> StartResult:
+        versions = {c.run_id: c.job_version for c in claims}
 
         def work(tx: Transaction) -> StartResult:
             if term is not None:
@@ -83,9 +113,9 @@ class Starts:
             for decision in decisions:
                 by_verdict[decision.verdict].append(decision)
             return StartResult(
-                started=self._started(tx, me, [d.run_id for d in by_verdict[Verdict.START]], lead_us),
+                started=self._started(tx, me, by_verdict[Verdict.START], versions, lead_us),
                 waiting=self._waiting(tx, me, by_verdict[Verdict.WAIT], claims, definitions),
-                skipped=self._skipped(tx, me, by_verdict[Verdict.SKIP]),
+                skipped=self._skipped(tx, me, by_verdict[Verdict.SKIP], versions, lead_us),
                 cancelled=self._replaced(tx, by_verdict[Verdict.WAIT]),
             )
 
@@ -144,20 +174,28 @@ class Starts:
         rows = tx.all(self._queued, jobs=tx.list(sorted(queueing)), lead=lead_us)
         return {row[0]: row[1] for row in rows}
 
-    def _started(self, tx: Transaction, me: str, run_ids: Sequence[int], lead_us: int) -> list[Started]:
-        if not run_ids:
+    def _started(
+        self, tx: Transaction, me: str, decisions: Sequence[Decision], versions: Mapping[int, int], lead_us: int
+    ) -> list[Started]:
+        if not decisions:
             return []
         tx.mint_fence()
-        rows = tx.all(self._start, me=me, ids=tx.list(sorted(run_ids)), lead=lead_us)
-        return [Started._make(row) for row in rows]
+        rows = tx.all(self._start, me=me, ids=tx.list(sorted(d.run_id for d in decisions)), lead=lead_us)
+        started = [Started._make(row) for row in rows]
+        _refuse_outdated([(s.run_id, s.job_version) for s in started], versions)
+        return started
 
-    def _skipped(self, tx: Transaction, me: str, decisions: Sequence[Decision]) -> frozenset[int]:
+    def _skipped(
+        self, tx: Transaction, me: str, decisions: Sequence[Decision], versions: Mapping[int, int], lead_us: int
+    ) -> frozenset[int]:
         if not decisions:
             return frozenset()
         tx.join_by_hash()
         ordered = sorted(decisions, key=lambda d: d.run_id)
         rows = [(d.run_id, (d.reason or "")[:REASON_CHARS_MAX]) for d in ordered]
-        changed = tx.all(self._skip, me=me, ids=tx.list([r[0] for r in rows]), **tx.rows("skips", rows, 2))
+        ids = tx.list([r[0] for r in rows])
+        changed = tx.all(self._skip, me=me, ids=ids, lead=lead_us, **tx.rows("skips", rows, 2))
+        _refuse_outdated([(row[0], row[1]) for row in changed], versions)
         return frozenset(row[0] for row in changed)
 
     def _waiting(
@@ -183,3 +221,9 @@ class Starts:
         if not run_ids:
             return frozenset()
         return frozenset(row[0] for row in tx.all(self._cancel, ids=tx.list(run_ids)))
+
+
+def _refuse_outdated(changed: Sequence[tuple[int, int]], versions: Mapping[int, int]) -> None:
+    outdated = frozenset(run_id for run_id, version in changed if versions[run_id] != version)
+    if outdated:
+        raise _Outdated(outdated)
