@@ -62,6 +62,7 @@ class Settings:
     command_allow: tuple[str, ...] = ()
     command_grace_seconds: float = 5.0
     drain_seconds: float = 30.0
+    start_wait_seconds: float = 60.0
 
     reap_interval_seconds: float = 1.0
     janitor_interval_seconds: float = 30.0
@@ -82,7 +83,8 @@ class Settings:
 
 def _positive(name: str, value: float) -> None:
     if not 0 < value < 10**12:
-        raise SettingsError(f"{name} = {value} must be above zero", field=name)
+        what = "must be above zero" if value <= 0 else "is no span that ever ends"
+        raise SettingsError(f"{name} = {value} {what}", field=name)
 
 
 def _check_choices(s: Settings) -> None:
@@ -92,6 +94,10 @@ def _check_choices(s: Settings) -> None:
     ):
         if getattr(s, name) not in allowed:
             raise SettingsError(f"{name} = {getattr(s, name)!r}", hint=f"one of {', '.join(allowed)}", field=name)
+    for name in ("namespace", "database_url"):
+        text = getattr(s, name)
+        if not text.strip() or not text.isprintable():
+            raise SettingsError(f"{name} = {text!r}", hint="text without line breaks or NUL", field=name)
     if not 0 <= s.port <= 65_535:
         raise SettingsError(f"port = {s.port}", hint="0 (any free port) to 65535", field="port")
     if len(s.labels) > LABELS_MAX:

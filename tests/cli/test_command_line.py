@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +204,42 @@ def test_a_plain_user_crontab_keeps_percent_signs_and_zones(timeball: Terminal, 
     assert job["target"]["stdin"] == "first line\nsecond\n"
     assert job["target"]["env"]["GREETING"] == "hello"
     assert 4 in [note["line"] for note in found["notes"]]
+
+
+def test_a_schema_of_a_newer_version_is_left_alone(timeball: Terminal) -> None:
+    add(timeball)
+    with sqlite3.connect("timeball.db") as database:
+        database.execute("UPDATE timeball_schema SET version_num = '9999'")
+    for words in (("db", "upgrade"), ("db", "check"), ("jobs", "list"), ("serve", "--no-http")):
+        assert "made by a newer version" in timeball(*words, status=1)
+
+
+def test_apply_that_fails_half_way_says_how_far_it_came(timeball: Terminal, tmp_path: Path) -> None:
+    add(timeball, "z")
+    with sqlite3.connect("timeball.db") as database:
+        database.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON timeball_job WHEN NEW.name = 'b' "
+            "BEGIN SELECT RAISE(ABORT, 'refused'); END"
+        )
+    file = tmp_path / "jobs.toml"
+    file.write_text("".join(f'[jobs.{name}]\nschedule = "@hourly"\ncommand = ["/bin/true"]\n' for name in "abc"))
+    answer = timeball("apply", str(file), status=1)
+    assert "after 1 of 3 jobs" in answer
+    assert "apply it again" in answer
+    assert [job["name"] for job in timeball.json("jobs", "list")] == ["a", "z"]
+
+
+def test_a_file_that_is_not_there_is_named_once(timeball: Terminal) -> None:
+    for words in (("apply", "x.toml"), ("import", "crontab", "x.toml")):
+        answer = timeball(*words, status=2)
+        assert answer.count("x.toml") == 1
+        assert "No such file" in answer
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_an_error_in_words() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "timeball", "explain", "* * * * *"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "error: cannot write: No space left on device\n"

@@ -46,3 +46,14 @@ def test_generators_are_refused_since_a_call_runs_nothing_of_them() -> None:
             scheduler.function()(function)
     with pytest.raises(InvalidInput, match="not a function"):
         scheduler.function("x")("text")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "kind"), [("61 * * * *", "out-of-range"), (None, "invalid-input"), ("@weird", "")]
+)
+def test_a_wrong_schedule_is_refused_at_the_decorator(schedule: str, kind: str) -> None:
+    scheduler = Scheduler()
+    with pytest.raises(InvalidInput, match="job 'report': ") as refused:
+        scheduler.job("report", schedule)(lambda: None)
+    assert kind in refused.value.code
+    assert scheduler.functions.names() == []

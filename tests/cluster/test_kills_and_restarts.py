@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from tests.cluster.instances import Instances, Story, eventually
 
@@ -111,3 +113,25 @@ def test_a_second_instance_takes_nothing_from_the_first(database_url: str, tmp_p
         cluster.end_all()
         report = cluster.ask("audit")
         assert (report["duplicates"], report["missed"], report["violations"]) == (0, 0, [])
+
+
+def test_an_instance_waits_for_its_database_and_can_be_told_to_stop_waiting(postgres_url: str, tmp_path: Path) -> None:
+    url = f"{postgres_url}_later"
+    with (
+        Instances(url, tmp_path) as instances,
+        psycopg.connect(postgres_url, autocommit=True) as admin,
+    ):
+        (tmp_path / "impatient.toml").write_text("start_wait_seconds = 0.3\n")
+        instances.start("impatient", "--config", "impatient.toml")
+        instances.start("patient")
+        instances.start("ended")
+        for name in ("patient", "ended"):
+            eventually(lambda name=name: "waiting for the database" in instances.log(name))
+        instances.end("ended")
+        assert instances.processes["impatient"].wait(30) == 1
+        assert "does not exist" in instances.log("impatient")
+        name = SQL("{}").format(Identifier(url.rpartition("/")[2]))
+        admin.execute(SQL("CREATE DATABASE {}").format(name))
+        eventually(lambda: "is up" in instances.log("patient"))
+        instances.end("patient")
+        admin.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(name))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -255,3 +257,21 @@ def test_in_every_race_of_end_time_out_and_cancel_one_outcome_is_told(
         executor.cancel(work.run_id, "race")
     outcomes.wait(*works)
     assert executor.running() == ()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize(("code", "status"), [(None, 0), (7, 7), ("words", 1)])
+def test_a_child_that_a_function_forks_ends_where_its_function_ends(run: Runner, code: Any, status: int) -> None:
+    def work() -> int:
+        child = os.fork()
+        if child == 0:
+            sys.exit(code)
+        for _ in range(200):
+            ended, found = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(found)
+            threading.Event().wait(0.05)
+        os.kill(child, signal.SIGKILL)
+        raise AssertionError("the child lives on")
+
+    assert run(work).result == str(status)

@@ -17,6 +17,7 @@ from timeball.errors import InvalidInput
 from timeball.executors.registry import FunctionTable
 from timeball.model.job import Definition, check_name
 from timeball.observe.logs import log_facts
+from timeball.schedule import schedule_of
 from timeball.service.jobs import JobService
 from timeball.settings import Settings, load_settings
 
@@ -52,23 +53,22 @@ class Scheduler:
 
         The job is created when this scheduler first starts, and edited when the code says something new. A function
         may be sync (runs in a thread) or async (runs on the jobs' own loop); a first parameter named `run` gets the
-        run's context. Raises InvalidInput at once for a field that is wrong.
+        run's context. Raises InvalidInput at once for a field that is wrong, ScheduleError for a wrong schedule.
         """
 
         def declare(function: F) -> F:
             job_name = check_name(name or function.__name__)
             if job_name in self._declared:
                 raise InvalidInput(f"job {job_name!r} is declared twice", field="name")
+            values = {"schedule": schedule, "executor": "function", "target": {"name": job_name}}
+            try:
+                definition = Definition.from_dict({**values, "args": dict(args or {}), **policies})
+                schedule_of(definition, name=job_name, anchor_at=0)
+            except InvalidInput as error:
+                error.about(f"job {job_name!r}")
+                raise
             self.function(job_name)(function)
-            self._declared[job_name] = Definition.from_dict(
-                {
-                    "schedule": schedule,
-                    "executor": "function",
-                    "target": {"name": job_name},
-                    "args": dict(args or {}),
-                    **policies,
-                }
-            )
+            self._declared[job_name] = definition
             return function
 
         return declare

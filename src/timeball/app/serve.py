@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from timeball.app.scheduler import Scheduler
-from timeball.clock import monotonic_us
-from timeball.errors import SettingsError, TimeballError
+from timeball.clock import monotonic_us, seconds_to_us
+from timeball.errors import SettingsError, TimeballError, Unavailable
 from timeball.observe.logs import configure_logging
 from timeball.settings import Settings
 
@@ -27,6 +27,7 @@ SWITCH_INTERVAL_SECONDS = 0.001
 """How long a busy Python thread may hold the interpreter: a job's endless loop must not make others late."""
 YOUNG_OBJECTS_MAX = 50_000
 """Between collections of short-lived objects: the default of some hundred stops a herd of starts again and again."""
+START_PAUSE_FIRST_SECONDS, START_PAUSE_MAX_SECONDS = 0.25, 5.0
 SERVER_END_SECONDS = 2.0
 SECOND_SIGNAL_STATUS = 130
 SAME_SIGNAL_US = 500_000
@@ -44,7 +45,7 @@ def serve(scheduler: Scheduler, *, http: bool) -> list[int]:
     ended = threading.Event()
     _own_signals(ended)
     with _http(scheduler, settings) if http else _no_http():
-        scheduler.start()
+        _start(scheduler, settings, ended)
         _announce(scheduler, settings)
         while not ended.wait(1.0):
             pass
@@ -53,6 +54,21 @@ def serve(scheduler: Scheduler, *, http: bool) -> list[int]:
     if left:
         _log.warning("left %d runs that had not ended: %s", len(left), ", ".join(map(str, left)))
     return left
+
+
+def _start(scheduler: Scheduler, settings: Settings, ended: threading.Event) -> None:
+    """Take part; a database server that does not answer yet is waited for, a bounded time."""
+    until, pause = monotonic_us() + seconds_to_us(settings.start_wait_seconds), START_PAUSE_FIRST_SECONDS
+    while not ended.is_set():
+        try:
+            return scheduler.start()
+        except Unavailable as error:
+            if monotonic_us() >= until or settings.database_url.startswith("sqlite"):
+                raise
+            _log.warning("waiting for the database, up to %g s: %s", settings.start_wait_seconds, error.message)
+        ended.wait(pause)
+        pause = min(2 * pause, START_PAUSE_MAX_SECONDS)
+    return None
 
 
 def tune_interpreter() -> None:
@@ -84,7 +100,9 @@ def _announce(scheduler: Scheduler, settings: Settings) -> None:
     health = scheduler.health
     if health is not None:
         functions = ", ".join(scheduler.functions.names()) or "none"
-        _log.info("%s is up; functions: %s; commands: %s", health.name, functions, settings.command_allow or "off")
+        _log.info(
+            "%s is up; functions: %s; commands: %s", health.name, functions, ", ".join(settings.command_allow) or "off"
+        )
 
 
 @contextmanager

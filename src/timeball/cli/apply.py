@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from timeball.cli.context import Context, common, table
-from timeball.errors import InvalidInput
+from timeball.cli.context import Context, common, read_file, table
 from timeball.service.files import read_jobs
 
 
@@ -18,11 +17,11 @@ from timeball.service.files import read_jobs
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @common
 def command(context: Context, file: Path, prune: bool, dry_run: bool) -> None:
-    """Make the jobs be what a TOML (or .json) file says. Everything is checked before anything is changed."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read {file}: {error}") from error
+    """Make the jobs be what a TOML (or .json) file says. Everything is checked before anything is changed.
+
+    Then each job changes in one transaction of its own; after a failure apply again: what is done stays as it is.
+    """
+    text = read_file(file)
     context.creates = not dry_run
     service = context.jobs
     done = service.apply(read_jobs(text, json_format=file.suffix == ".json"), prune=prune, dry_run=dry_run)

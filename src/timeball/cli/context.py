@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,16 @@ class Context:
             click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         else:
             people()
+
+
+def read_file(file: Path) -> str:
+    """The text of a file that a command was given; `-` is standard input. Raises InvalidInput."""
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"cannot read {file}: {error}", hint="it must be UTF-8") from error
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:

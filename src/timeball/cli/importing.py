@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import pwd
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from timeball.cli.context import Context, common
+from timeball.cli.context import Context, common, read_file
 from timeball.clock import local_instant, wall_us
 from timeball.errors import Conflict, InvalidInput, TimeballError
 from timeball.schedule import resolve_zone, schedule_of
@@ -54,7 +53,7 @@ def crontab(
     \b
     timeball import crontab /etc/crontab --dry-run
     """
-    text = _read(file)
+    text = read_file(file)
     result = read_crontab(
         text,
         timezone=timezone or host_zone(),
@@ -75,13 +74,6 @@ def crontab(
         },
         lambda: _people(result, documents, file, dry_run=dry_run),
     )
-
-
-def _read(file: Path) -> str:
-    try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read {file}: {error}") from error
 
 
 def _document(job: ImportedJob, prefix: str, now: int) -> dict[str, Any]:

@@ -189,7 +189,7 @@ def _target(given: dict[str, Any], *, required: bool) -> dict[str, Any]:
     values: dict[str, Any] = {} if args is None else {"args": args}
     if given["is_command"]:
         if not argv:
-            raise InvalidInput("--command needs the command behind --", hint="--command -- /bin/echo hello")
+            raise InvalidInput("--command needs the command behind --", hint="NAME … --command -- /bin/echo hello")
         return {**values, "executor": "command", "target": {"argv": argv}}
     if argv:
         raise InvalidInput(f"unexpected {argv[0]!r}", hint="a command is given as --command -- ARGV…")

@@ -85,9 +85,17 @@ def main() -> None:
     except TimeballError as error:
         _show(error)
         sys.exit(exit_status(error))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        _cannot_write(error)
         sys.exit(1)
+
+
+def _cannot_write(error: OSError) -> None:
+    """The reader has gone, or the disk is full: say so, and let the interpreter not try it once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not isinstance(error, BrokenPipeError):
+        where = f"{error.filename}: " if error.filename else "cannot write: "
+        click.echo(_printable(f"error: {where}{error.strerror or error}"), err=True)
 
 
 def exit_status(error: TimeballError) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from timeball.clock import pause_us
-from timeball.errors import Conflict, InvalidInput, NotFound, TargetError
+from timeball.errors import Conflict, InvalidInput, NotFound, TargetError, TimeballError
 from timeball.executors.registry import Registry
 from timeball.model.job import Definition, Job, JobState, check_mapping, check_name, requires_key
 from timeball.schedule import Schedule, schedule_of, tzdata_version
@@ -131,7 +131,8 @@ class JobService:
     def apply(self, wanted: Mapping[str, tuple[Definition, bool]], *, prune: bool, dry_run: bool) -> list[Applied]:
         """Make the namespace's jobs be these (definition, active); with `prune` others are deleted.
 
-        Everything is checked before anything is changed.
+        Everything is checked before anything is changed; then each job is one transaction, and an error says how far
+        it came.
         """
         for name, (definition, _) in wanted.items():
             check_name(name)
@@ -141,11 +142,16 @@ class JobService:
                 error.about(f"job {name!r}")
                 raise
         existing = {job.name: job for job in self.list()}
-        done = [self._apply_one(existing.get(name), name, *wanted[name], dry_run=dry_run) for name in wanted]
-        for name in sorted(existing.keys() - wanted.keys()) if prune else ():
-            if not dry_run:
-                self.delete(name)
-            done.append(Applied(name=name, action="delete", version=None))
+        unwanted = sorted(existing.keys() - wanted.keys()) if prune else []
+        done: list[Applied] = []
+        try:
+            for name in [*wanted, *unwanted]:
+                change = self._apply_one(existing.get(name), name, wanted.get(name), dry_run=dry_run)
+                done.append(change)
+        except TimeballError as error:
+            error.about(f"after {len(done)} of {len(wanted) + len(unwanted)} jobs")
+            error.hint = error.hint or "apply it again: what is done stays as it is"
+            raise
         return done
 
     def check(self, name: str, definition: Definition) -> None:
@@ -153,7 +159,14 @@ class JobService:
         schedule_of(definition, name=name, anchor_at=0)
         self._check_target(definition, definition.args)
 
-    def _apply_one(self, job: Job | None, name: str, definition: Definition, active: bool, *, dry_run: bool) -> Applied:
+    def _apply_one(
+        self, job: Job | None, name: str, wanted: tuple[Definition, bool] | None, *, dry_run: bool
+    ) -> Applied:
+        if wanted is None:
+            if not dry_run:
+                self.delete(name)
+            return Applied(name=name, action="delete", version=None)
+        definition, active = wanted
         if job is None:
             made = None if dry_run else self.create(name, definition, active=active)
             return Applied(name=name, action="create", version=made.version if made else None)

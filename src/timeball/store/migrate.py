@@ -10,7 +10,7 @@ from alembic.config import Config
 
 from timeball.errors import Busy
 from timeball.store.database import Database, Transaction, sql
-from timeball.store.revision import current_revision
+from timeball.store.revision import current_revision, refuse_newer
 
 TRIES_MAX = 60
 PAUSE_SECONDS = 0.25
@@ -19,9 +19,10 @@ PAUSE_SECONDS = 0.25
 def upgrade_schema(database: Database, namespace: str) -> str | None:
     """Apply what is missing and seed the namespace's lease row; the revision found before, or None if there was none.
 
-    One instance migrates, the others wait for its lock and find nothing left to do.
+    Raises SchemaMismatch for a schema of a newer version. One instance migrates, the others wait for its lock and find nothing left to do.
     """
     before = current_revision(database)
+    refuse_newer(database, before)
     for attempt in range(TRIES_MAX):
         try:
             with database.transaction() as tx, tx.migration_lock() as connection:

@@ -9,6 +9,8 @@ HEAD = "0001"
 VERSION_TABLE = "timeball_schema"
 # Schemas that this code can work on: its own, and with expand-then-contract its neighbours'.
 WORKS_ON = frozenset({HEAD})
+# Every schema that a migration of ours leads on from.
+KNOWN = frozenset({"0001"})
 
 
 def current_revision(database: Database) -> str | None:
@@ -24,15 +26,25 @@ def current_revision(database: Database) -> str | None:
         return None
 
 
+def refuse_newer(database: Database, revision: str | None) -> None:
+    """Raise SchemaMismatch for a schema that no migration of this version knows."""
+    if revision is not None and revision not in KNOWN:
+        raise SchemaMismatch(
+            f"{database.safe_url} has schema {revision}, which was made by a newer version; this one goes up to {HEAD}",
+            hint="install that version; nothing was changed",
+        )
+
+
 def check_schema(database: Database, namespace: str) -> None:
     """Raise SchemaMismatch or LeaseRowMissing unless this code can work on the database as it is."""
     revision = current_revision(database)
     if revision is None:
         raise SchemaMismatch(f"{database.safe_url} has no Timeball schema", hint="timeball db upgrade creates it")
+    refuse_newer(database, revision)
     if revision not in WORKS_ON:
         raise SchemaMismatch(
             f"{database.safe_url} has schema {revision}; this version works on {', '.join(sorted(WORKS_ON))}",
-            hint="timeball db upgrade, or install the version that made it",
+            hint="timeball db upgrade",
         )
     seeded = database.read(
         lambda tx: tx.one(sql("SELECT 1 FROM timeball_lease WHERE namespace = :namespace"), namespace=namespace)

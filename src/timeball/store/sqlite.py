@@ -100,7 +100,7 @@ class SqliteDialect:
         origin = error.orig
         text = str(origin)
         if isinstance(origin, sqlite3.IntegrityError):
-            return Duplicate(f"SQLite: {text}")
+            return (Duplicate if text.startswith("UNIQUE ") else StoreError)(f"SQLite: {text}")
         for words, kind in _KINDS:
             if any(word in text for word in words):
                 return kind(f"SQLite: {text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Sequence
@@ -57,6 +58,7 @@ class JobThreads:
             threading.Thread(target=self._run, name=f"timeball-job-{number + 1}", daemon=True).start()
 
     def _run(self) -> None:
+        home = os.getpid()
         while True:
             with self._lock:
                 self._idle += 1
@@ -66,14 +68,25 @@ class JobThreads:
             if call is None:
                 break
             if call.begin():
-                try:
-                    call.returned(call.invoke())
-                except BaseException as error:  # noqa: BLE001 - whatever a function raises ends its own run only
-                    call.raised(error)
+                self._invoke(call, home)
             if self._surplus(call):
                 break
         with self._lock:
             self._threads -= 1
+
+    def _invoke(self, call: Call, home: int) -> None:
+        raised: BaseException | None = None
+        value: object = None
+        try:
+            value = call.invoke()
+        except BaseException as error:  # noqa: BLE001 - whatever a function raises ends its own run only
+            raised = error
+        if os.getpid() != home:  # a child that the function forked: the run is the parent's to tell
+            os._exit(_child_status(raised))
+        if raised is None:
+            call.returned(value)
+        else:
+            call.raised(raised)
 
     def _surplus(self, call: Call) -> bool:
         """Whether this thread was replaced while it hung, and another one is not needed."""
@@ -82,3 +95,11 @@ class JobThreads:
                 return False
             self._hung.discard(id(call))
             return self._threads > self._max + min(len(self._hung), self._max)
+
+
+def _child_status(raised: BaseException | None) -> int:
+    """What Python would end with."""
+    if raised is None:
+        return 0
+    code = raised.code if isinstance(raised, SystemExit) else 1
+    return 0 if code is None else code if isinstance(code, int) else 1
