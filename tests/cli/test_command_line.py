@@ -243,3 +243,18 @@ def test_a_full_disk_is_an_error_in_words() -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
     assert done.stderr == "error: cannot write: No space left on device\n"
+
+
+def test_ticks_around_a_change_of_the_clocks_say_so(timeball: Terminal) -> None:
+    words = ("explain", "30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2026-03-27T12:00:00Z", "--count", "3")
+    lines = timeball(*words).splitlines()
+    assert ["forward 1:00 in between" in line for line in lines] == [False, False, False, True, False]
+    back = timeball.json(
+        "explain", "0 12 * * *", "--timezone", "Europe/Berlin", "--from", "2026-10-26T00:00:00Z", "--previous"
+    )
+    assert back["clock_changes"][1].startswith("clocks went back 1:00")
+    assert "NOTE" not in timeball("explain", "0 12 * * *", "--from", "2026-10-26T00:00:00Z")
+
+
+def test_the_words_come_in_chinese_too(timeball: Terminal) -> None:
+    assert "每天" in timeball("explain", "0 9 * * *", "--language", "zh")

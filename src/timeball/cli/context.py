@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -123,12 +124,27 @@ def _cell(value: object) -> str:
 
 def tick_table(ticks: Sequence[int], zone_name: str, zone: dt.tzinfo, *, empty: str) -> None:
     """Ticks in their zone, and in UTC where that is another."""
-    local = [local_instant(tick, zone).isoformat(" ") for tick in ticks]
-    if zone_name == "UTC":
-        table(("TICK (UTC)",), [(text,) for text in local], empty=empty)
-        return
-    utc = [local_instant(tick, dt.UTC).isoformat(" ") for tick in ticks]
-    table((f"TICK ({zone_name})", "TICK (UTC)"), list(zip(local, utc, strict=True)), empty=empty)
+    local = [local_instant(tick, zone) for tick in ticks]
+    titles, columns = [f"TICK ({zone_name})"], [[moment.isoformat(" ") for moment in local]]
+    if zone_name != "UTC":
+        titles.append("TICK (UTC)")
+        columns.append([local_instant(tick, dt.UTC).isoformat(" ") for tick in ticks])
+    notes = clock_changes(local)
+    if any(notes):
+        titles.append("NOTE")
+        columns.append(notes)
+    table(titles, list(zip(*columns, strict=True)), empty=empty)
+
+
+def clock_changes(moments: Sequence[dt.datetime]) -> list[str]:
+    """For each local time, how the clocks of its zone have moved since the one before it in the list; mostly empty."""
+    notes = [""]
+    for one, other in itertools.pairwise(moments):
+        moved = (other.utcoffset() or dt.timedelta()) - (one.utcoffset() or dt.timedelta())
+        back = (moved < dt.timedelta()) == (one.timestamp() < other.timestamp())
+        size = str(abs(moved)).removesuffix(":00")
+        notes.append(f"clocks went {'back' if back else 'forward'} {size} in between" if moved else "")
+    return notes[: len(moments)]
 
 
 def json_object(text: str | None, field: str) -> dict[str, Any] | None:

@@ -6,9 +6,9 @@ import json
 
 import click
 
-from timeball.cli.context import instant_option, tick_table
+from timeball.cli.context import clock_changes, instant_option, tick_table
 from timeball.clock import local_instant, wall_us
-from timeball.schedule import parse, resolve_zone
+from timeball.schedule import languages, parse, resolve_zone
 
 
 @click.command(name="explain")
@@ -19,6 +19,7 @@ from timeball.schedule import parse, resolve_zone
 @click.option("--from", "start", metavar="T", help="Ticks after this instant (default: now).")
 @click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many ticks.")
 @click.option("--previous", is_flag=True, help="The ticks before it instead, the latest first.")
+@click.option("--language", type=click.Choice(languages()), default="en", show_default=True, help="Of the words.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(
     text: str,
@@ -28,6 +29,7 @@ def command(
     start: str | None,
     count: int,
     previous: bool,
+    language: str,
     as_json: bool,
 ) -> None:
     """Say in words what a schedule means, and its next ticks.
@@ -43,11 +45,12 @@ def command(
     ticks: list[int] = []
     while len(ticks) < count and (tick := step(ticks[-1] if ticks else instant)) is not None:
         ticks.append(tick)
-    words = schedule.describe()
+    words = schedule.describe(language)
     if as_json:
+        moments = [local_instant(t, zone) for t in ticks]
         click.echo(
             json.dumps(
-                {"text": words, "ticks": [local_instant(t, zone).isoformat() for t in ticks]},
+                {"text": words, "ticks": [m.isoformat() for m in moments], "clock_changes": clock_changes(moments)},
                 ensure_ascii=False,
                 indent=2,
             )
