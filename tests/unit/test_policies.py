@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from timeball.errors import InvalidInput
 from timeball.model.job import Definition
 from timeball.model.states import State
+from timeball.policy.jitter import ready_at
 from timeball.policy.lost import decide_lost
 from timeball.policy.misfire import catch_up_by, keep_count, split_kept, start_by
 from timeball.policy.overlap import Candidate, Running, Verdict, decide_starts
@@ -107,3 +109,22 @@ def test_each_candidate_gets_one_verdict_and_no_more_start_than_may_run(
     assert starting == min(len(candidates), max(0, definition.running_max - len(busy)))
     assert all(d.reason for d in decisions if d.verdict is Verdict.SKIP)
     assert all(d.verdict is not Verdict.SKIP for d in decisions if overlap in {"replace", "allow"})
+
+
+def test_jitter_is_the_same_for_a_tick_for_ever_and_spreads_over_its_span() -> None:
+    plain, spread = define(), define(jitter_seconds=10)
+    assert ready_at(plain, 1, 5_000_000) == 5_000_000
+    draws = [ready_at(spread, 1, n * 60_000_000) - n * 60_000_000 for n in range(1000)]
+    assert draws == [ready_at(spread, 1, n * 60_000_000) - n * 60_000_000 for n in range(1000)]
+    assert draws != [ready_at(spread, 2, n * 60_000_000) - n * 60_000_000 for n in range(1000)]
+    assert 0 <= min(draws) < 500_000
+    assert 9_500_000 < max(draws) <= 10_000_000
+    assert 4_500_000 < sum(draws) / 1000 < 5_500_000
+    assert ready_at(spread, 7, 60_000_000) == 60_826_043  # a version that draws anew would move planned runs
+
+
+def test_a_tick_with_jitter_misfires_after_its_window_counted_from_the_latest_draw() -> None:
+    assert start_by(define(jitter_seconds=10, misfire_after_seconds=60), 0) == 70_000_000
+    assert start_by(define(jitter_seconds=10, misfire_after_seconds=60, deadline_seconds=20), 0) == 20_000_000
+    with pytest.raises(InvalidInput, match="leaves no time"):
+        define(jitter_seconds=10, deadline_seconds=10)

@@ -17,6 +17,11 @@ from timeball.schedule import Schedule, resolve_zone
 from timeball.store.changes import ChangeResult
 
 EXIT_NOTHING = 0
+_PLAIN = (
+    *("schedule", "timezone", "dialect", "dst", "start_at", "end_at", "jitter"),
+    *("overlap", "misfire", "on_lost", "timeout"),
+)
+"""Options that are one field of the definition each."""
 
 
 @click.group(name="jobs")
@@ -35,6 +40,9 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--misfire", metavar="P", help="run_once (default), run_all or skip."),
         click.option("--on-lost", metavar="P", help="fail (default), rerun or hold."),
         click.option("--timeout", metavar="S", type=float, help="Seconds an attempt may take."),
+        click.option("--start-at", metavar="T", help="No tick before this instant; @every begins with it."),
+        click.option("--end-at", metavar="T", help="No tick after this instant."),
+        click.option("--jitter", metavar="S", type=float, help="Spread each run over so many seconds after its tick."),
         click.option("--set", "settings", metavar="FIELD=VALUE", multiple=True, help="Any other field; repeatable."),
         click.option("--function", metavar="NAME", help="Run a registered function."),
         click.option("--args", metavar="JSON", help="Arguments of the function: a JSON object."),
@@ -168,8 +176,8 @@ def next_(context: Context, name: str, count: int) -> None:
 
 def _definition(given: dict[str, Any], base: Definition | None = None) -> Definition:
     values: dict[str, Any] = base.to_dict() if base is not None else {}
-    names = {"timeout": "timeout_seconds"}
-    for option in ("schedule", "timezone", "dialect", "dst", "overlap", "misfire", "on_lost", "timeout"):
+    names = {"timeout": "timeout_seconds", "jitter": "jitter_seconds"}
+    for option in _PLAIN:
         if given[option] is not None:
             values[names.get(option, option)] = given[option]
     values |= _target(given, required=base is None)

@@ -14,6 +14,7 @@ from timeball.events.bus import Bus
 from timeball.events.facts import JobBroken, TicksMissed
 from timeball.model.cluster import Term
 from timeball.model.job import Definition
+from timeball.policy.jitter import ready_at
 from timeball.policy.misfire import catch_up_by, keep_count, start_by
 from timeball.schedule import Schedule, tzdata_version
 from timeball.settings import Settings
@@ -124,7 +125,10 @@ def plan_ticks(
         planned = _misfired(schedule, definition, job, now=now, until=misfired_until)
         cursor = misfired_until
     coming = schedule.between(cursor, until, ticks_max)
-    planned += [PlannedTick(due_at=due, start_by=start_by(definition, due)) for due in coming]
+    planned += [
+        PlannedTick(due_at=due, start_by=start_by(definition, due), ready_at=ready_at(definition, job.id, due))
+        for due in coming
+    ]
     return planned, coming[-1] if len(coming) == ticks_max else max(until, job.cursor_at)
 
 
@@ -139,7 +143,12 @@ def _misfired(schedule: Schedule, definition: Definition, job: DueJob, *, now: i
         edge = previous
     in_time = [due for due in reversed(kept) if catch_up_by(definition, due, NO_LIMIT) >= now]
     edge = in_time[0] if in_time else until + 1
-    planned = [PlannedTick(due_at=due, start_by=catch_up_by(definition, due, NO_LIMIT)) for due in in_time]
+    planned = [
+        PlannedTick(
+            due_at=due, start_by=catch_up_by(definition, due, NO_LIMIT), ready_at=ready_at(definition, job.id, due)
+        )
+        for due in in_time
+    ]
     missed = count - len(in_time)
     if missed:
         last = schedule.previous_before(edge)

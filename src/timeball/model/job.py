@@ -52,6 +52,14 @@ class OnLost(StrEnum):
     HOLD = "hold"
 
 
+class OnIsolation(StrEnum):
+    """What becomes of running work on an instance that cannot reach the database until its membership ends."""
+
+    STOP = "stop"
+    KEEP = "keep"
+    BY_ON_LOST = ""
+
+
 class Backoff(StrEnum):
     """How the wait between attempts grows."""
 
@@ -63,8 +71,11 @@ class Backoff(StrEnum):
 class Definition:
     """Everything a person decides about a job. Durations in seconds; every change makes a new version.
 
-    `dst`: the rule for daylight saving; empty means that of the dialect. `executor` and `target` say what to run
-    (the executor checks them), `args` goes along as a JSON object.
+    `dst`: the rule for daylight saving; empty means that of the dialect. `start_at`, `end_at`: the first and the last
+    instant at which a tick may be, as `@at` writes them; empty: no end on that side. `jitter_seconds`: each run is
+    ready up to that long after its tick, by a draw that never changes for a tick. `executor` and `target` say what to run
+    (the executor checks them), `args` goes along as a JSON object. `on_isolation`: empty means `stop` where a lost run
+    is run again, else `keep`.
     """
 
     schedule: str
@@ -88,7 +99,11 @@ class Definition:
     timeout_seconds: float | None = None
     on_lost: str = OnLost.FAIL
     lost_max: int = 3
+    on_isolation: str = OnIsolation.BY_ON_LOST
     priority: int = 0
+    start_at: str = ""
+    end_at: str = ""
+    jitter_seconds: float = 0
     requires: Mapping[str, str] = field(default_factory=dict[str, str])
     description: str = ""
 
@@ -100,10 +115,16 @@ class Definition:
             _check_span(name, getattr(self, name), low, high)
         for name in ("target", "args", "requires"):
             check_mapping(name, getattr(self, name))
-        for name in ("schedule", "executor", "timezone", "dialect", "dst", "description"):
+        for name in ("schedule", "executor", "timezone", "dialect", "dst", "start_at", "end_at", "description"):
             if not isinstance(getattr(self, name), str):
                 raise InvalidInput(f"{name} must be text", field=name)
             check_storable(name, getattr(self, name))
+        if self.deadline_seconds is not None and self.deadline_seconds <= self.jitter_seconds:
+            raise InvalidInput(
+                f"jitter_seconds = {self.jitter_seconds:g} leaves no time before the deadline",
+                hint=f"less than deadline_seconds, which is {self.deadline_seconds:g}",
+                field="jitter_seconds",
+            )
         # The ledger's column is that long; a longer key would stop the plans of all jobs, not only of this one.
         if len(requires_key(self.requires)) > REQUIRES_CHARS_MAX:
             raise InvalidInput(f"requires is too long; at most {REQUIRES_CHARS_MAX} characters", field="requires")
@@ -120,9 +141,24 @@ class Definition:
             return self.concurrency_max or 1
         return 1
 
+    @property
+    def stops_when_isolated(self) -> bool:
+        """Whether running work must have ended before another instance may run it again."""
+        if self.on_isolation == OnIsolation.BY_ON_LOST:
+            return self.on_lost == OnLost.RERUN
+        return self.on_isolation == OnIsolation.STOP
+
     def to_json(self) -> str:
-        """Canonical JSON: sorted keys, so that equal definitions have equal texts."""
-        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        """Canonical JSON: sorted keys, so that equal definitions have equal texts.
+
+        Fields that came later are left out while they have their default: texts of before stay equal, so that no job
+        is edited because of them, and instances of the version before can go on to read what does not use them.
+        """
+        values = asdict(self)
+        for item in fields(self):
+            if item.name in _LATER and values[item.name] == item.default:
+                del values[item.name]
+        return json.dumps(values, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -165,6 +201,7 @@ _CHOICES: dict[str, type[StrEnum]] = {
     "misfire": Misfire,
     "overlap": Overlap,
     "on_lost": OnLost,
+    "on_isolation": OnIsolation,
     "backoff": Backoff,
 }
 _DECADE_SECONDS = 10 * 366 * 86_400
@@ -179,12 +216,27 @@ _SPANS: dict[str, tuple[float, float]] = {
     "backoff_max_seconds": (0, _DECADE_SECONDS),
     "timeout_seconds": (0.001, _DECADE_SECONDS),
     "lost_max": (0, 1000),
+    "jitter_seconds": (0, 86_400),
     "priority": (-1000, 1000),
 }
+_LATER = frozenset({"on_isolation", "start_at", "end_at", "jitter_seconds"})
 _OPTIONAL = frozenset({"deadline_seconds", "concurrency_max", "timeout_seconds"})
 _WHOLE = frozenset({"catchup_max", "concurrency_max", "queue_max", "attempts_max", "lost_max", "priority"})
 _TEXTS = frozenset(
-    {"schedule", "timezone", "dialect", "dst", "description", "misfire", "overlap", "on_lost", "backoff"}
+    {
+        "schedule",
+        "timezone",
+        "dialect",
+        "dst",
+        "start_at",
+        "end_at",
+        "description",
+        "misfire",
+        "overlap",
+        "on_lost",
+        "on_isolation",
+        "backoff",
+    }
 )
 
 
@@ -218,7 +270,8 @@ def requires_key(labels: Mapping[str, str]) -> str:
 def _check_choice(name: str, value: object, allowed: type[StrEnum]) -> None:
     choices = [str(member) for member in allowed]
     if value not in choices:
-        raise InvalidInput(f"{name} cannot be {value!r}", hint=f"one of {', '.join(choices)}", field=name)
+        hint = f"one of {', '.join(choice or 'nothing' for choice in choices)}"
+        raise InvalidInput(f"{name} cannot be {value!r}", hint=hint, field=name)
 
 
 def _check_span(name: str, value: object, low: float, high: float) -> None:

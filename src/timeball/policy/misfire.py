@@ -35,8 +35,11 @@ def keep_count(definition: Definition, misfired: int, *, later_overdue: bool) ->
 
 
 def start_by(definition: Definition, due_at: int) -> int:
-    """The instant after which a tick's run may not be started without the misfire policy's word."""
-    window = definition.misfire_after_seconds
+    """The instant after which a tick's run may not be started without the misfire policy's word.
+
+    The window counts from the latest instant that jitter may choose; the deadline always from the tick.
+    """
+    window = definition.jitter_seconds + definition.misfire_after_seconds
     if definition.deadline_seconds is not None:
         window = min(window, definition.deadline_seconds)
     return due_at + seconds_to_us(window)

@@ -47,6 +47,9 @@ class Chinese:
     def in_zone(self, text: str, timezone: str) -> str:
         return f"{text}（{timezone}）"
 
+    def bounded(self, text: str, since: str | None, until: str | None) -> str:
+        return text + (f"，从 {since} 起" if since else "") + (f"，到 {until} 为止" if until else "")
+
 
 def _joined(texts: list[str]) -> str:
     return "、".join(shortened(texts))

@@ -54,6 +54,9 @@ class English:
     def in_zone(self, text: str, timezone: str) -> str:
         return f"{text} ({timezone})"
 
+    def bounded(self, text: str, since: str | None, until: str | None) -> str:
+        return text + (f", from {since} on" if since else "") + (f", until {until}" if until else "")
+
 
 def _joined(texts: list[str], last: str = "and") -> str:
     texts = shortened(texts)

@@ -30,7 +30,7 @@ class At(Schedule):
     def __init__(self, *, text: str, zone: Zone, instant: int) -> None:
         super().__init__(text=text, timezone=zone.name)
         self.instant = instant
-        self.shown = _shown(zone, instant)
+        self.shown = shown(zone, instant)
 
     def next_after(self, instant: int) -> int | None:
         return self.instant if instant < self.instant else None
@@ -102,7 +102,8 @@ def _bad(message: str, position: int) -> ScheduleError:
     return refusal("bad-instant", message, position=position, hint=_FORMS)
 
 
-def _shown(zone: Zone, instant: int) -> str:
+def shown(zone: Zone, instant: int) -> str:
+    """Return an instant as the wall clock of a zone shows it."""
     second, part = divmod(instant, MICROSECONDS)
     moment = _EPOCH + timedelta(seconds=second + zone.offset_at(second), microseconds=part)
     return moment.isoformat(" ", "minutes" if not (moment.second or part) else "auto")

@@ -47,6 +47,7 @@ class _Rules:
     zone: Zone
     name: str
     anchor: int
+    start: int | None
 
 
 def parse(
@@ -57,25 +58,29 @@ def parse(
     dst: str | None = None,
     name: str = "",
     anchor: int = 0,
+    start: int | None = None,
 ) -> Schedule:
     """Return the schedule that a text means. Raises ScheduleError for whatever is wrong, and nothing else.
 
     `timezone`: the zone of wall times, unless the text names one. `dst`: `vixie` or `literal`; None means the rule of
-    the dialect. `name`: the job's name, for H. `anchor`: the instant (microseconds) from which `@every` counts.
+    the dialect. `name`: the job's name, for H. `anchor`: the instant (microseconds) from which `@every` counts;
+    `start`: its first tick instead.
     """
     try:
-        return _read(text, timezone=timezone, dialect=dialect, dst=dst, name=name, anchor=anchor)
+        return _read(text, timezone=timezone, dialect=dialect, dst=dst, name=name, anchor=anchor, start=start)
     except ScheduleError as error:
         error.text = text
         raise
 
 
-def _read(text: str, *, timezone: str, dialect: str, dst: str | None, name: str, anchor: int) -> Schedule:
+def _read(
+    text: str, *, timezone: str, dialect: str, dst: str | None, name: str, anchor: int, start: int | None
+) -> Schedule:
     known = dialect_named(dialect)
     rule = check_dst(known.dst if dst is None else dst)
     _check_text(text)
     resolve_zone(timezone)
-    rules = _Rules(dialect=known, dst=rule, zone=zone_named(timezone), name=name, anchor=anchor)
+    rules = _Rules(dialect=known, dst=rule, zone=zone_named(timezone), name=name, anchor=anchor, start=start)
     if text.strip().casefold() in MANUAL_WORDS:
         return Manual(text=text, timezone=timezone)
     pieces = text.split("|")
@@ -145,7 +150,8 @@ def _read_word(text: str, body: str, position: int, rules: _Rules) -> Schedule:
         return _read_cron(text, MACROS[word], position, replace(rules, dialect=STANDARD))
     if word == "@every":
         interval = read_interval(rest, at, whole_seconds=rules.dialect.whole_seconds)
-        return Every(text=text, timezone=rules.zone.name, interval=interval, anchor=rules.anchor)
+        anchor = rules.anchor if rules.start is None else rules.start - interval
+        return Every(text=text, timezone=rules.zone.name, interval=interval, anchor=anchor)
     if word == "@at":
         instant = read_instant(rest, at, zone=rules.zone, dst=rules.dst)
         return At(text=text, zone=rules.zone, instant=instant)

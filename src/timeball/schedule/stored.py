@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
+from timeball.errors import ScheduleError
 from timeball.model.job import Definition
+from timeball.schedule.bounded import Bounded
 from timeball.schedule.contract import Schedule
+from timeball.schedule.once import read_instant
 from timeball.schedule.parsing import parse
+from timeball.schedule.refusals import refusal
+from timeball.schedule.segments import zone_named
+from timeball.schedule.zones import resolve_zone
 
 
 def schedule_of(definition: Definition, *, name: str, anchor_at: int) -> Schedule:
-    """The schedule that a definition writes. `name` spreads `H`, `anchor_at` is what `@every` counts from.
+    """The schedule that a definition writes. `name` spreads `H`.
 
-    Raises ScheduleError.
+    `@every` begins at `start_at` where there is one, else it counts from `anchor_at`. Raises ScheduleError.
     """
-    return parse(
+    first, last = (_bound(definition, field) for field in ("start_at", "end_at"))
+    schedule = parse(
         definition.schedule,
         timezone=definition.timezone,
         dialect=definition.dialect,
         dst=definition.dst or None,
         name=name,
         anchor=anchor_at,
+        start=first,
     )
+    if first is None and last is None:
+        return schedule
+    if first is not None and last is not None and last < first:
+        raise _about("end_at", refusal("never-fires", "it lies before start_at"))
+    return Bounded(schedule, first=first, last=last)
+
+
+def _bound(definition: Definition, field: str) -> int | None:
+    text: str = getattr(definition, field)
+    if not text:
+        return None
+    resolve_zone(definition.timezone)
+    try:
+        return read_instant(text, 0, zone=zone_named(definition.timezone), dst="vixie")
+    except ScheduleError as error:
+        error.hint = (error.hint or "").replace("@at ", "")
+        raise _about(field, error) from None
+
+
+def _about(field: str, error: ScheduleError) -> ScheduleError:
+    error.position = None
+    error.field = field
+    return error.about(field)

@@ -39,6 +39,10 @@ class Language(Protocol):
         """Add the zone in which the words hold."""
         ...
 
+    def bounded(self, text: str, since: str | None, until: str | None) -> str:
+        """Add the first and the last instant, as the wall clock shows them."""
+        ...
+
 
 _LANGUAGES: dict[str, Language] = {"en": English(), "zh": Chinese()}
 

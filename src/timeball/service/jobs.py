@@ -286,8 +286,8 @@ def ticks_after(schedule: Schedule, instant: int, count: int) -> list[int]:
     return ticks
 
 
-def _when(definition: Definition) -> tuple[str, str, str, str]:
-    return (definition.schedule, definition.timezone, definition.dialect, definition.dst)
+def _when(definition: Definition) -> tuple[str, ...]:
+    return (definition.schedule, definition.timezone, definition.dialect, definition.dst, definition.start_at)
 
 
 def _from_now(name: str, definition: Definition) -> Callable[[int], NewTimes]:

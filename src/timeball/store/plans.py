@@ -26,10 +26,11 @@ class DueJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTick:
-    """One run to insert; `start_by` as in the schema. `missed`: a stretch that is only recorded, with its count."""
+    """One run to insert; `start_by` as in the schema. `ready_at`: when it may start, None for `due_at`. `missed`: a stretch that is only recorded, with its count."""
 
     due_at: int
     start_by: int
+    ready_at: int | None = None
     missed: bool = False
     last_due_at: int | None = None
     ticks: int = 1
@@ -96,6 +97,7 @@ class Plans:
             exclusive="INTEGER",
             handler="TEXT",
             requires="TEXT",
+            ready_at="BIGINT",
             claimable_at="BIGINT",
             start_by="BIGINT",
             ended_at="BIGINT",
@@ -104,7 +106,7 @@ class Plans:
             f"INSERT INTO timeball_run (job_id, job_version, kind, due_at, last_due_at, ticks, state, reason, priority, "
             f"exclusive, handler, requires, ready_at, claimable_at, start_by, ended_at) "
             f"SELECT job_id, job_version, 'scheduled', due_at, last_due_at, ticks, state, reason, priority, exclusive, "
-            f"handler, requires, due_at, claimable_at, start_by, ended_at FROM {ticks} WHERE true "
+            f"handler, requires, ready_at, claimable_at, start_by, ended_at FROM {ticks} WHERE true "
             f"ON CONFLICT (job_id, due_at, salt) DO NOTHING"
         )
         self._coming = sql(
@@ -152,7 +154,7 @@ class Plans:
             rows = [_run_row(p, tick, now) for p in ordered if p.job_id in moved for tick in p.ticks]
             if not rows:
                 return 0
-            inserted = tx.count(self._insert, **tx.rows("ticks", rows, 14))
+            inserted = tx.count(self._insert, **tx.rows("ticks", rows, 15))
             if any(row[5] == "planned" and row[2] <= now for row in rows):
                 tx.notify(work_channel(term.namespace))
             return inserted
@@ -189,6 +191,7 @@ class Plans:
 
 def _run_row(plan: JobPlan, tick: PlannedTick, now: int) -> Row:
     state = "missed" if tick.missed else "planned"
+    ready_at = tick.due_at if tick.ready_at is None else tick.ready_at
     return (
         plan.job_id,
         plan.version,
@@ -201,7 +204,8 @@ def _run_row(plan: JobPlan, tick: PlannedTick, now: int) -> Row:
         int(plan.exclusive),
         plan.handler,
         plan.requires,
-        None if tick.missed else tick.due_at,
+        ready_at,
+        None if tick.missed else ready_at,
         tick.start_by,
         now if tick.missed else None,
     )
