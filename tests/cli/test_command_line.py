@@ -258,3 +258,13 @@ def test_ticks_around_a_change_of_the_clocks_say_so(timeball: Terminal) -> None:
 
 def test_the_words_come_in_chinese_too(timeball: Terminal) -> None:
     assert "每天" in timeball("explain", "0 9 * * *", "--language", "zh")
+
+
+def test_a_coming_tick_is_taken_out_and_put_back(timeball: Terminal) -> None:
+    add(timeball)
+    tick = timeball.json("jobs", "next", "hello")["ticks"][0]
+    assert "is out" in timeball("jobs", "skip", "hello")
+    assert timeball.json("jobs", "next", "hello")["skipped"] == [tick]
+    assert "skipped by cli:" in timeball("jobs", "next", "hello")
+    assert "is back" in timeball("jobs", "unskip", "hello", tick)
+    assert timeball.json("jobs", "next", "hello")["skipped"] == []

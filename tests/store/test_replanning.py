@@ -121,3 +121,13 @@ def test_lease_009_a_leader_that_cannot_plan_gives_the_lease_up_and_takes_it_aga
     finally:
         engine.stop(1)
         parts.store.close()
+
+
+@pytest.mark.parametrize("number", [1, 50])
+def test_a_tick_that_a_person_skipped_is_no_reason_to_plan_anew(store: Store, number: int) -> None:
+    cluster = Cluster(Scene(store))
+    right = cluster.planned("job", shift_us=0)
+    tick = right[0] + number * HOUR
+    store.skips.skip("default", "job", lambda _job, _now: tick, actor="anna")
+    assert cluster.replan() == 0
+    assert cluster.facts == []

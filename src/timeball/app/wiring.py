@@ -12,6 +12,7 @@ from timeball.executors.command.executor import CommandExecutor
 from timeball.executors.function.executor import FunctionExecutor
 from timeball.executors.registry import FunctionTable, Registry
 from timeball.service.jobs import JobService
+from timeball.service.ticks import TickService
 from timeball.settings import Settings
 from timeball.store import Store, open_store
 from timeball.version import VERSION
@@ -29,6 +30,15 @@ class Parts:
     def jobs(self, actor: str | None = None) -> JobService:
         """The job use-cases, in the name of whoever asks."""
         return JobService(
+            self.store,
+            self.registry,
+            namespace=self.settings.namespace,
+            actor=actor or current_actor("python"),
+        )
+
+    def ticks(self, actor: str | None = None) -> TickService:
+        """The use-cases about single coming ticks."""
+        return TickService(
             self.store,
             self.registry,
             namespace=self.settings.namespace,

@@ -7,7 +7,7 @@ import functools
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from timeball.app.wiring import Parts, connect, current_actor
 from timeball.clock import local_instant, parse_instant
 from timeball.errors import InvalidInput
 from timeball.service.jobs import JobService
+from timeball.service.ticks import TickService
 from timeball.settings import Settings, load_settings
 
 AGE_SECONDS_MAX = 100 * 366 * 86_400
@@ -76,6 +77,11 @@ class Context:
         """The job use-cases, in the name of the user at the terminal."""
         return self.parts.jobs(current_actor("cli"))
 
+    @property
+    def ticks(self) -> TickService:
+        """The use-cases about single coming ticks."""
+        return self.parts.ticks(current_actor("cli"))
+
     def notes(self, service: JobService) -> None:
         """Remarks go to standard error, out of the way of programs."""
         for note in service.notes:
@@ -122,14 +128,17 @@ def _cell(value: object) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | bool) else str(value)
 
 
-def tick_table(ticks: Sequence[int], zone_name: str, zone: dt.tzinfo, *, empty: str) -> None:
-    """Ticks in their zone, and in UTC where that is another."""
+def tick_table(
+    ticks: Sequence[int], zone_name: str, zone: dt.tzinfo, *, empty: str, remarks: Mapping[int, str] | None = None
+) -> None:
+    """Ticks in their zone, and in UTC where that is another; `remarks` on some of them, and how the clocks change."""
     local = [local_instant(tick, zone) for tick in ticks]
     titles, columns = [f"TICK ({zone_name})"], [[moment.isoformat(" ") for moment in local]]
     if zone_name != "UTC":
         titles.append("TICK (UTC)")
         columns.append([local_instant(tick, dt.UTC).isoformat(" ") for tick in ticks])
-    notes = clock_changes(local)
+    said = [(remarks or {}).get(tick, "") for tick in ticks]
+    notes = ["; ".join(filter(None, pair)) for pair in zip(said, clock_changes(local), strict=True)]
     if any(notes):
         titles.append("NOTE")
         columns.append(notes)

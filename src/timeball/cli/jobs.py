@@ -15,6 +15,7 @@ from timeball.errors import InvalidInput
 from timeball.model.job import Definition, Job, JobState
 from timeball.schedule import Schedule, resolve_zone
 from timeball.store.changes import ChangeResult
+from timeball.store.skips import TickChange
 
 EXIT_NOTHING = 0
 _PLAIN = (
@@ -155,6 +156,38 @@ def trigger(context: Context, name: str, args: str | None, key: str | None) -> N
     context.show({"job": name, "run": run_id}, lambda: click.echo(f"run {run_id} of {name} is due now"))
 
 
+@command.command()
+@click.argument("name")
+@click.argument("tick", required=False)
+@common
+def skip(context: Context, name: str, tick: str | None) -> None:
+    """Take one coming tick out: the one at TICK, or the next. It stays in the ledger as skipped.
+
+    \b
+    timeball jobs skip report "2026-12-24 09:00"        (the job's zone)
+    timeball jobs skip report 2026-12-24T08:00:00Z
+    """
+    change, due_at = context.ticks.skip(name, tick)
+    words = "is out" if change.changed else "was out already; nothing changed"
+    _tick_changed(context, change, due_at, words)
+
+
+@command.command()
+@click.argument("name")
+@click.argument("tick")
+@common
+def unskip(context: Context, name: str, tick: str) -> None:
+    """Put a tick back that was taken out."""
+    change, due_at = context.ticks.unskip(name, tick)
+    _tick_changed(context, change, due_at, "is back")
+
+
+def _tick_changed(context: Context, change: TickChange, due_at: int, words: str) -> None:
+    moment = local_instant(due_at, resolve_zone(change.job.definition.timezone)).isoformat(" ")
+    document = {"job": change.job.name, "tick": format_instant(due_at), "changed": change.changed, "run": change.run_id}
+    context.show(document, lambda: click.echo(f"the tick of {change.job.name} at {moment} {words}"))
+
+
 @command.command(name="next")
 @click.argument("name")
 @click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many ticks.")
@@ -162,16 +195,17 @@ def trigger(context: Context, name: str, args: str | None, key: str | None) -> N
 def next_(context: Context, name: str, count: int) -> None:
     """Show a job's next ticks, in its zone and in UTC."""
     job, ticks = context.jobs.next_ticks(name, count)
-    zone = resolve_zone(job.definition.timezone)
+    zone, out = resolve_zone(job.definition.timezone), context.ticks.skipped(job)
     document = {
         "name": job.name,
         "state": job.state.value,
         "ticks": [local_instant(t, zone).isoformat() for t in ticks],
+        "skipped": [local_instant(t, zone).isoformat() for t in ticks if t in out],
     }
     empty = (
         f"{name} is {job.state.value}: no tick is coming" if job.state is not JobState.ACTIVE else "no tick is coming"
     )
-    context.show(document, lambda: tick_table(ticks, job.definition.timezone, zone, empty=empty))
+    context.show(document, lambda: tick_table(ticks, job.definition.timezone, zone, empty=empty, remarks=out))
 
 
 def _definition(given: dict[str, Any], base: Definition | None = None) -> Definition:

@@ -48,7 +48,8 @@ class Replanner:
             checked: list[int] = []
             for job in jobs:
                 try:
-                    moved += self._check(term, job, now, coming[job.id])
+                    planned = [due for due in coming[job.id] if due <= job.cursor_at]  # not what is skipped far ahead
+                    moved += self._check(term, job, now, planned)
                 except InvalidInput:
                     continue  # the planner sets it aside and says why
                 except NotFound:

@@ -37,11 +37,17 @@ def schedule_of(definition: Definition, *, name: str, anchor_at: int) -> Schedul
 
 def _bound(definition: Definition, field: str) -> int | None:
     text: str = getattr(definition, field)
-    if not text:
-        return None
-    resolve_zone(definition.timezone)
+    return instant_of(text, timezone=definition.timezone, field=field) if text else None
+
+
+def instant_of(text: str, *, timezone: str, field: str) -> int:
+    """An instant (microseconds) as `@at` writes it: with its offset, or as the clock of `timezone` shows it.
+
+    Raises ScheduleError naming `field`.
+    """
+    resolve_zone(timezone)
     try:
-        return read_instant(text, 0, zone=zone_named(definition.timezone), dst="vixie")
+        return read_instant(text.strip(), 0, zone=zone_named(timezone), dst="vixie")
     except ScheduleError as error:
         error.hint = (error.hint or "").replace("@at ", "")
         raise _about(field, error) from None

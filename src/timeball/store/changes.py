@@ -87,7 +87,7 @@ class Changes:
         )
         self._decided_early = sql(
             "SELECT due_at FROM timeball_run WHERE job_id = :job_id AND due_at > :at AND kind = 'scheduled' "
-            "AND state NOT IN ('planned', 'claimed') ORDER BY due_at DESC LIMIT 1"
+            "AND state NOT IN ('planned', 'claimed') AND instance_id IS NOT NULL ORDER BY due_at DESC LIMIT 1"
         )
         ids = d.any_of("ids", "BIGINT")
         self._remove = sql(f"DELETE FROM timeball_run WHERE id {ids}")

@@ -111,7 +111,8 @@ class Plans:
         )
         self._coming = sql(
             f"SELECT job_id, due_at FROM timeball_run WHERE job_id {d.any_of('jobs', 'BIGINT')} "
-            f"AND state IN ('planned', 'claimed') AND kind = 'scheduled' AND attempt = 1 AND due_at > :after "
+            f"AND (state IN ('planned', 'claimed') OR (state = 'skipped' AND instance_id IS NULL)) "
+            f"AND kind = 'scheduled' AND attempt = 1 AND due_at > :after "
             f"ORDER BY job_id, due_at"
         )
         self._adopt = sql(f"UPDATE timeball_job SET tzdata = :tzdata WHERE id {d.any_of('ids', 'BIGINT')}")
@@ -162,7 +163,7 @@ class Plans:
         return self._db.transact(work)
 
     def coming(self, job_ids: Sequence[int], *, after: int) -> dict[int, list[int]]:
-        """Ticks after an instant that are runs and have not started, by job, in order."""
+        """Ticks after an instant that are runs and have not started, skipped ones too, by job, in order."""
         dues: dict[int, list[int]] = {job_id: [] for job_id in job_ids}
         for job_id, due_at in self._db.read(lambda tx: tx.all(self._coming, jobs=tx.list(job_ids), after=after)):
             dues[job_id].append(due_at)

@@ -18,6 +18,7 @@ from timeball.store.purges import Purges
 from timeball.store.reaps import Reaps
 from timeball.store.runs import Runs
 from timeball.store.settles import Settles
+from timeball.store.skips import Skips
 from timeball.store.starts import Starts
 from timeball.store.versions import Versions
 
@@ -38,6 +39,7 @@ class Store:
         versions = Versions()
         self.jobs = Jobs(database, versions)
         self.changes = Changes(database, versions)
+        self.skips = Skips(database)
         self.runs = Runs(database)
         self.events = Events(database)
         self.audits = Audits(database)
