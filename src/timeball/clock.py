@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 MICROS = 1_000_000
+STEP_BACK_US = 1_000_000
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -62,6 +63,8 @@ class ClusterClock:
         self._lock = threading.Lock()
         self._offset_us: int | None = None
         self.error_us = 0
+        self.steps_back = 0
+        """How often the database's clock was seen to go back by more than `STEP_BACK_US`."""
 
     def monotonic(self) -> int:
         """A monotonic reading in microseconds, for durations."""
@@ -78,6 +81,7 @@ class ClusterClock:
             self._offset_us, self.error_us = offset, sample.error_us
         if old is None or abs(offset - old) <= old_error + sample.error_us:
             return 0
+        self.steps_back += offset - old < -STEP_BACK_US
         return offset - old
 
     def now(self) -> int:

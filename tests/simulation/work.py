@@ -69,8 +69,8 @@ class SimExecutor:
             self._end(key, self._living[key].state)
         return len(due)
 
-    def cancel(self, run_id: int, reason: str) -> bool:
-        del reason
+    def cancel(self, run_id: int, reason: str, *, grace_seconds: float | None = None) -> bool:
+        del reason, grace_seconds
         found = [key for key in self._living if key[0] == run_id]
         for key in found:
             self._end(key, State.CANCELLED)

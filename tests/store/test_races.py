@@ -53,7 +53,7 @@ def test_a_start_that_fails_after_its_commit_for_any_reason_is_taken_up_again(
     one.member.step()
     one.claimer.step()
     with monkeypatch.context() as broken, pytest.raises(KeyError):
-        broken.setattr(one.runner, "accept", lambda *_: {}[0])
+        broken.setattr(one.runner, "accept", lambda *_, **__: {}[0])
         one.starter.step()
     assert one.runner.load() == 0
     assert "running" in {run.state for run in bench.runs("j")}

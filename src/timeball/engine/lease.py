@@ -15,11 +15,14 @@ from timeball.engine.member import Member
 from timeball.errors import LeaseRowMissing
 from timeball.events.bus import Bus
 from timeball.events.facts import LeaseEnded, LeaseTaken
-from timeball.model.cluster import Term
+from timeball.model.cluster import Lease, Term
 from timeball.settings import Settings
 from timeball.store import Store
+from timeball.store.leases import same_lease
 
 TAKEOVER_DELAY_SECONDS = 0.05
+WATCHED_LIFETIMES = 6
+"""How long a lease that ends too far ahead is watched, in lifetimes: its holder may have a longer one than we."""
 
 
 class LeaseKeeper:
@@ -39,6 +42,7 @@ class LeaseKeeper:
         self._resigned = False
         self._reached_at: int | None = None
         self._aside_until = 0
+        self._far: tuple[Lease, int] | None = None
         self.failing_since: Callable[[], int | None] = lambda: None
         """Since when a leader's duty fails here (monotonic microseconds), or None."""
 
@@ -104,6 +108,7 @@ class LeaseKeeper:
                 lifetime_us=self._lifetime_us,
                 grace_us=seconds_to_us(self._settings.membership_seconds),
                 outage=self._reached_at is not None and not self.reaching(),
+                dead=self._watched_out(),
             )
         except LeaseRowMissing:
             self._end("the lease row is missing")
@@ -111,12 +116,28 @@ class LeaseKeeper:
         self._reached_at = sent
         if held.term is None:
             self._end("another instance holds the lease")
+            self._watch_far(held.lease)
             return self._watch(held.lease.expires_at - held.lease.read_at)
+        self._far = None
         self._trusted_until = sent + self._lifetime_us - self._margin_us
         if self._term != held.term:
             self._term = held.term
             self._bus.publish(LeaseTaken(name=self._member.name, epoch=held.term.epoch))
         return self._settings.lease_renew_seconds
+
+    def _watch_far(self, lease: Lease) -> None:
+        """Remember a lease that ends later than any can: the clock went back, and its holder may be gone."""
+        far = lease.expires_at - lease.read_at > 2 * self._lifetime_us
+        if not far:
+            self._far = None
+        elif self._far is None or not same_lease(self._far[0], lease):
+            self._far = lease, self._clock.monotonic()
+
+    def _watched_out(self) -> Lease | None:
+        """That lease, when it was watched long enough and its holder has not renewed it."""
+        if self._far is None or self._clock.monotonic() - self._far[1] < WATCHED_LIFETIMES * self._lifetime_us:
+            return None
+        return self._far[0]
 
     def _watch(self, left_us: int) -> float:
         """Look again when the other's lease runs out, at the latest after one renewal interval."""

@@ -9,6 +9,7 @@ from timeball.clock import ClusterClock, seconds_to_us
 from timeball.engine.definitions import DefinitionCache, placement_of
 from timeball.engine.lease import LeaseKeeper
 from timeball.engine.replanner import Replanner
+from timeball.engine.rewinder import Rewinder
 from timeball.errors import InvalidInput, StoreError
 from timeball.events.bus import Bus
 from timeball.events.facts import JobBroken, TicksMissed
@@ -48,7 +49,9 @@ class Planner:
         self._bus = bus
         self._handler_of = handler_of
         self._replanner = Replanner(store, clock, bus, handler_of)
+        self._rewinder = Rewinder(store, clock, settings, bus, handler_of)
         self._replanned_epoch: int | None = None
+        self._rewound: tuple[int, int] | None = None
         self._horizon_us = seconds_to_us(settings.horizon_seconds)
 
     def step(self) -> float:
@@ -59,6 +62,10 @@ class Planner:
         if self._replanned_epoch != term.epoch:
             self._replanner.run(term)
             self._replanned_epoch = term.epoch
+        seen = (term.epoch, self._clock.steps_back)
+        if self._rewound != seen:
+            self._rewinder.run(term)
+            self._rewound = seen
         now = self._clock.now()
         due = self._store.plans.due(term.namespace, until=now + self._horizon_us, limit=self._settings.plan_batch_max)
         plans = [plan for job in due if (plan := self._plan(term, job, now)) is not None]

@@ -78,6 +78,14 @@ class JobReplanned(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobRewound(Fact):
+    """The database's clock went back, and the job's cursor with it, by so many microseconds."""
+
+    job: str
+    by_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(Fact):
     """An attempt ended and its end is written. `duration_us`: from its begin, microseconds."""
 

@@ -29,6 +29,10 @@ _LINES: dict[type[facts.Fact], _Line] = {
             f"job {f.job} is planned anew by tzdata {f.tzdata}: {_instants(f.before)} became {_instants(f.after)}"
         ),
     ),
+    facts.JobRewound: (
+        logging.WARNING,
+        lambda f: f"job {f.job} is planned anew: it was planned {f.by_us / 1e6:g} s into a future that is no more",
+    ),
     facts.JobBroken: (logging.ERROR, lambda f: f"job {f.job} is set aside: {f.problem}"),
     facts.RunSuperseded: (
         logging.WARNING,

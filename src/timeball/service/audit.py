@@ -142,8 +142,9 @@ def audit(
 
 
 def _segments(versions: Sequence[VersionRow], begin: int, end: int) -> Iterator[Segment]:
-    for version, following in itertools.zip_longest(versions, versions[1:]):
-        until = end if following is None else min(end, following.from_at)
+    # The clock may have gone back between two versions: the earliest of all later ones ends this one.
+    ends = list(itertools.accumulate((v.from_at for v in reversed(versions)), min, initial=end))
+    for version, until in zip(versions, reversed(ends[:-1]), strict=True):
         after = max(begin, version.from_at)
         if version.state != JobState.ACTIVE or after >= until:
             continue

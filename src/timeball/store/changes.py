@@ -15,6 +15,9 @@ from timeball.store.database import Database, Row, Transaction, sql
 from timeball.store.jobs import COLUMNS, NewTimes, Placement, no_such_job, read_job
 from timeball.store.versions import Versions, tell_job
 
+EARLY_MAX_US = 10_000_000
+"""Starts and skips are committed a moment before their tick; nothing is decided earlier than this."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnplannedTicks:
@@ -23,6 +26,17 @@ class UnplannedTicks:
     first: int
     last: int
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewind:
+    """The clock went back: what was noted as missed after now is taken back.
+
+    `count`: how many ticks lie after one instant and up to another. `last`: the last tick up to an instant.
+    """
+
+    count: Callable[[int, int], int]
+    last: Callable[[int], int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +55,7 @@ class Change:
     cancel_pending: bool
     declared: str | None = None
     cancel_running: bool = False
+    rewind: Rewind | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +101,18 @@ class Changes:
             f"AND state IN ('planned', 'claimed', 'running') ORDER BY id {d.lock}"
         )
         self._decided_early = sql(
-            "SELECT due_at FROM timeball_run WHERE job_id = :job_id AND due_at > :at AND kind = 'scheduled' "
+            "SELECT due_at FROM timeball_run WHERE job_id = :job_id AND due_at > :at AND due_at <= :at + :early "
+            "AND kind = 'scheduled' "
             "AND state NOT IN ('planned', 'claimed') AND instance_id IS NOT NULL ORDER BY due_at DESC LIMIT 1"
         )
+        self._unmiss = sql(
+            "DELETE FROM timeball_run WHERE job_id = :job_id AND due_at > :at AND kind = 'scheduled' "
+            "AND state = 'missed' AND attempt = 1"
+        )
+        self._stretch = sql(
+            "SELECT id, due_at FROM timeball_run WHERE job_id = :job_id AND due_at <= :at AND last_due_at > :at"
+        )
+        self._shorten = sql("UPDATE timeball_run SET last_due_at = :last, ticks = :count WHERE id = :id")
         ids = d.any_of("ids", "BIGINT")
         self._remove = sql(f"DELETE FROM timeball_run WHERE id {ids}")
         self._cancel = sql(
@@ -156,8 +180,10 @@ class Changes:
     ) -> ChangeResult:
         at = tx.now()
         # Ticks that got their fate a moment early belong to the old version, though they are due after now.
-        early = tx.one(self._decided_early, job_id=job.id, at=at)
+        early = tx.one(self._decided_early, job_id=job.id, at=at, early=EARLY_MAX_US)
         boundary = at if early is None else early[0]
+        if change.rewind is not None:
+            self._take_back(tx, job.id, change.rewind, at)
         unplanned = change.unplanned(boundary) if job.state is JobState.ACTIVE else None
         times = change.times(boundary)
         self._write(tx, job, change, times, boundary, at, actor)
@@ -236,6 +262,13 @@ class Changes:
                 exclusive=int(change.definition.exclusive),
             )
         return len(coming)
+
+    def _take_back(self, tx: Transaction, job_id: int, rewind: Rewind, at: int) -> None:
+        tx.count(self._unmiss, job_id=job_id, at=at)
+        for run_id, first in tx.all(self._stretch, job_id=job_id, at=at):
+            count = rewind.count(first - 1, at)
+            last = rewind.last(at) if count > 1 else None
+            tx.count(self._shorten, id=run_id, last=last, count=count)
 
     def _running(self, tx: Transaction, rows: Sequence[Row]) -> list[StillRunning]:
         if not rows:

@@ -71,6 +71,10 @@ class Jobs:
             f"SELECT {COLUMNS} FROM timeball_job WHERE namespace = :namespace AND state = 'active' "
             f"AND id > :after AND tzdata <> :tzdata ORDER BY id LIMIT :limit"
         )
+        self._beyond = sql(
+            f"SELECT {COLUMNS} FROM timeball_job WHERE namespace = :namespace AND state = 'active' "
+            f"AND id > :after AND cursor_at > :instant ORDER BY id LIMIT :limit"
+        )
 
     def create(
         self,
@@ -196,6 +200,12 @@ class Jobs:
         """Active jobs whose coming ticks were computed with another version of the time zone database, by id."""
         binds = {"namespace": namespace, "tzdata": tzdata, "after": after_id, "limit": limit}
         rows = self._db.read(lambda tx: tx.all(self._changed_tzdata, **binds))
+        return [read_job(row) for row in rows]
+
+    def planned_beyond(self, namespace: str, instant: int, *, after_id: int = 0, limit: int = 500) -> list[Job]:
+        """Active jobs whose ticks are rows up to later than an instant, by id. Walks all jobs: for rare occasions."""
+        binds = {"namespace": namespace, "instant": instant, "after": after_id, "limit": limit}
+        rows = self._db.read(lambda tx: tx.all(self._beyond, **binds))
         return [read_job(row) for row in rows]
 
     def _read(self, tx: Transaction, namespace: str, name: str) -> Job:

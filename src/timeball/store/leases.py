@@ -67,11 +67,23 @@ class Leases:
 
         return self._db.read(work)
 
-    def hold(self, namespace: str, holder: str, *, lifetime_us: int, grace_us: int = 0, outage: bool = False) -> Held:
+    def hold(
+        self,
+        namespace: str,
+        holder: str,
+        *,
+        lifetime_us: int,
+        grace_us: int = 0,
+        outage: bool = False,
+        dead: Lease | None = None,
+    ) -> Held:
         """Renew the lease if it is ours, take it if it is free or has run out, else say who has it.
 
         A time in which nobody could hold it, or `outage`, the caller's own knowledge of one, was a time without the
         database: no member could send a heartbeat. All are then given `grace_us` from now before they can expire.
+
+        `dead`: a lease that ends in a far future and that nobody has renewed while we watched it for a while: the
+        clock went back and its holder is gone. It counts as run out, if it still stands as it did.
 
         Raises LeaseRowMissing, Busy, Unavailable: whatever is raised, nobody has been made leader by this call
         as far as the caller may believe.
@@ -80,9 +92,10 @@ class Leases:
         def work(tx: Transaction) -> Held:
             row = tx.one(self._lock, namespace=namespace)
             lease = _lease(namespace, row, tx.now())
-            if lease.holder != holder and (lease.valid or not self._is_member(tx, holder)):
+            abandoned = dead is not None and same_lease(lease, dead)
+            if lease.holder != holder and ((lease.valid and not abandoned) or not self._is_member(tx, holder)):
                 return Held(lease=lease, term=None, taken=False)
-            vacant = lease.holder is not None and lease.read_at - lease.expires_at > VACANT_US
+            vacant = lease.holder is not None and (abandoned or lease.read_at - lease.expires_at > VACANT_US)
             if vacant or outage:
                 tx.count(self._grace, namespace=namespace, until=lease.read_at + grace_us)
             if lease.holder == holder:
@@ -141,6 +154,11 @@ class Leases:
     def _is_member(self, tx: Transaction, holder: str) -> bool:
         row = tx.one(self._member, holder=holder)
         return row is not None and row[0] == "active"
+
+
+def same_lease(one: Lease, other: Lease) -> bool:
+    """Whether nobody has taken or renewed the lease between the two looks."""
+    return (one.holder, one.epoch, one.expires_at) == (other.holder, other.epoch, other.expires_at)
 
 
 def _tell(tx: Transaction, at: int, term: Term, kind: str, actor: str, previous: str | None = None) -> None:

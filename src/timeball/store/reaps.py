@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from timeball.clock import STEP_BACK_US
 from timeball.model.cluster import Term
 from timeball.store.database import Database, Row, Transaction, sql
 from timeball.store.events import add_event
@@ -68,6 +69,11 @@ class Reaps:
             f"SELECT id, name FROM timeball_instance WHERE namespace = :namespace AND state IN ('active', 'draining') "
             f"AND expires_at < {d.now} ORDER BY id LIMIT :limit {d.skip_locked}"
         )
+        # A heartbeat of the future: the clock went back. The membership goes on for its length, from now.
+        self._mend = sql(
+            f"UPDATE timeball_instance SET expires_at = {d.now} + (expires_at - heartbeat_at), heartbeat_at = {d.now} "
+            f"WHERE namespace = :namespace AND state IN ('active', 'draining') AND heartbeat_at > {d.now} + :tolerance"
+        )
         gone = d.any_of("gone", "TEXT")
         self._expire = sql(
             f"UPDATE timeball_instance SET state = 'expired' WHERE id {gone} AND state IN ('active', 'draining') "
@@ -125,6 +131,7 @@ class Reaps:
 
         def work(tx: Transaction) -> list[str]:
             self._leases.prove(tx, term)
+            tx.count(self._mend, namespace=term.namespace, tolerance=STEP_BACK_US)
             names = {row[0]: row[1] for row in tx.all(self._expired, namespace=term.namespace, limit=limit)}
             if not names:
                 return []
