@@ -71,7 +71,7 @@ class Cluster:
         self.nodes: list[Node] = []
         self.mono = 1_000 * SECOND
         self.depth = 0
-        self._restless = True
+        self.restless = True
         self.refused = False
         self._names = 0
         self.size = instances
@@ -90,14 +90,14 @@ class Cluster:
 
     def play(self, actions: int) -> None:
         """So many random actions."""
-        with self._telling():
+        with self.telling():
             for _ in range(actions):
                 self.act()
 
     def rest(self) -> None:
         """All faults end, one fresh instance takes everything over, and the books are closed."""
-        with self._telling():
-            self._restless = False
+        with self.telling():
+            self.restless = False
             for node in list(self.nodes):
                 self.crash(node)
             node = self.join()
@@ -255,7 +255,7 @@ class Cluster:
             raise Unavailable(f"sim: {error}") from error
 
     def _before(self, node: Node | None, *, writes: bool) -> None:
-        if self.depth < DEPTH_MAX and self._restless:
+        if self.depth < DEPTH_MAX and self.restless:
             luck = self.rng.random()
             if node is not None and writes and luck < FREEZE:
                 with self.deeper():
@@ -271,7 +271,7 @@ class Cluster:
         if not writes:
             return
         self.checker.observe(node.engine.member.id if node is not None else None)
-        if node is None or not self._restless:
+        if node is None or not self.restless:
             return
         luck = self.rng.random()
         if luck < DEATH_IN_STEP:
@@ -308,7 +308,8 @@ class Cluster:
         self.history.append(line)
 
     @contextlib.contextmanager
-    def _telling(self) -> Generator[None]:
+    def telling(self) -> Generator[None]:
+        """Around actions: what breaks in them comes out as Broken, with seed and history."""
         try:
             yield
         except (Exception, Violated) as error:

@@ -37,9 +37,9 @@ class Machine(RuleBasedStateMachine):
 
     def _do(self, luck: int, action: Any, *arguments: Any) -> None:
         self.cluster.rng.seed(luck)
-        self.cluster._restless = luck > 0
+        self.cluster.restless = luck > 0
         try:
-            with self.cluster._telling():
+            with self.cluster.telling():
                 action(*arguments)
         except Broken:
             self._broken = True
@@ -111,7 +111,7 @@ def test_a_broken_promise_comes_with_a_short_history(monkeypatch: pytest.MonkeyP
         return [Decision(run_id=candidate.run_id, verdict=Verdict.START) for candidate in candidates]
 
     monkeypatch.setattr(starts, "decide_starts", start_all)
-    with pytest.raises(Broken, match="runs at once|though its job had") as broken:
+    with pytest.raises(Broken, match=r"runs at once|though its job had") as broken:
         _run(100, 20)
     assert str(broken.value).count("\n  ") < HISTORY_MAX
 
