@@ -94,7 +94,8 @@ def edit(context: Context, name: str, expected: int | None, **given: Any) -> Non
 @common
 def list_(context: Context, state: str | None) -> None:
     """List the jobs."""
-    jobs = context.jobs.list(state=state or "")
+    service = context.jobs
+    jobs = service.with_next_tick(service.list(state=state or ""))
     rows = [
         (j.name, j.state.value, j.definition.schedule, j.definition.timezone, _next(j), target_text(j)) for j in jobs
     ]
@@ -108,7 +109,7 @@ def list_(context: Context, state: str | None) -> None:
 def show(context: Context, name: str) -> None:
     """Show one job: its definition, in words, and its state."""
     service = context.jobs
-    job = service.get(name)
+    (job,) = service.with_next_tick([service.get(name)])
     document = job_json(job)
     if job.state is not JobState.BROKEN:
         document["text"] = service.schedule_of(job).describe()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from timeball.clock import ClusterClock, seconds_to_us
 from timeball.engine.definitions import DefinitionCache, placement_of
+from timeball.engine.follower import plan_following
 from timeball.engine.lease import LeaseKeeper
 from timeball.engine.replanner import Replanner
 from timeball.engine.rewinder import Rewinder
@@ -20,7 +21,7 @@ from timeball.policy.misfire import catch_up_by, keep_count, start_by
 from timeball.schedule import Schedule, tzdata_version
 from timeball.settings import Settings
 from timeball.store import Store
-from timeball.store.plans import DueJob, JobPlan, PlannedTick
+from timeball.store.plans import DueJob, JobPlan, LastRun, PlannedTick
 from timeball.store.schema import NO_LIMIT
 
 _log = logging.getLogger("timeball.engine")
@@ -68,23 +69,22 @@ class Planner:
             self._rewound = seen
         now = self._clock.now()
         due = self._store.plans.due(term.namespace, until=now + self._horizon_us, limit=self._settings.plan_batch_max)
-        plans = [plan for job in due if (plan := self._plan(term, job, now)) is not None]
+        following = [job.id for job in due if "@after" in job.definition.casefold()]
+        last = self._store.plans.last_runs(following)
+        plans = [plan for job in due if (plan := self._plan(term, job, now, last.get(job.id))) is not None]
         if plans:
             self._store.plans.write(term, plans, tzdata=tzdata_version())
             self._tell(due, plans)
         more = len(due) == self._settings.plan_batch_max or any(_behind(p, now + self._horizon_us) for p in plans)
         return 0 if more else self._settings.plan_interval_seconds
 
-    def _plan(self, term: Term, job: DueJob, now: int) -> JobPlan | None:
+    def _plan(self, term: Term, job: DueJob, now: int, last: LastRun | None) -> JobPlan | None:
         try:
             definition = self._definitions.of_text(job.id, job.version, job.name, job.definition)
             schedule = self._definitions.schedule(job.id, job.version, definition, job.name, job.anchor_at)
             until = now + int(self._horizon_us * (1 + PLAN_AHEAD))
             handler, requires = placement_of(definition, self._handler_of)
-            ticks, cursor = plan_ticks(
-                schedule, definition, job, now=now, until=until, ticks_max=self._settings.planned_per_job_max
-            )
-            next_due_at = schedule.next_after(cursor)
+            ticks, cursor, next_due_at = self._ticks(schedule, definition, job, last, now=now, until=until)
         except InvalidInput as error:
             return self._set_aside(term, job, str(error))
         except StoreError:
@@ -104,6 +104,23 @@ class Planner:
             exclusive=definition.exclusive,
             ticks=ticks,
         )
+
+    def _ticks(
+        self,
+        schedule: Schedule,
+        definition: Definition,
+        job: DueJob,
+        last: LastRun | None,
+        *,
+        now: int,
+        until: int,
+    ) -> tuple[list[PlannedTick], int, int | None]:
+        if schedule.follows_runs is not None:
+            return plan_following(schedule, definition, job, last, now=now, until=until, horizon_us=self._horizon_us)
+        ticks, cursor = plan_ticks(
+            schedule, definition, job, now=now, until=until, ticks_max=self._settings.planned_per_job_max
+        )
+        return ticks, cursor, schedule.next_after(cursor)
 
     def _set_aside(self, term: Term, job: DueJob, problem: str) -> None:
         self._store.plans.mark_broken(term, job, problem)

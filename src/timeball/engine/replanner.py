@@ -60,6 +60,8 @@ class Replanner:
 
     def _check(self, term: Term, job: Job, now: int, planned: list[int]) -> int:
         schedule = schedule_of(job.definition, name=job.name, anchor_at=job.anchor_at)
+        if schedule.follows_runs is not None:
+            return 0  # no zone plays a part
         if job.next_due_at is not None and job.next_due_at <= now:
             return 0  # overdue: the planner goes on from the cursor, and the misfire policy decides
         right = schedule.between(now, job.cursor_at, len(planned) + TOLD_MAX)

@@ -18,8 +18,9 @@ from timeball.model.job import Definition, Job
 from timeball.schedule import schedule_of
 from timeball.settings import Settings
 from timeball.store import Store
-from timeball.store.changes import Change, Rewind
+from timeball.store.changes import Change
 from timeball.store.jobs import NewTimes, Placement
+from timeball.store.rewinds import Rewind
 
 JOBS_PER_READ = 500
 

@@ -19,6 +19,10 @@ class Bounded(Schedule):
         self.first = first
         self.last = last
 
+    @property
+    def follows_runs(self) -> int | None:
+        return self.inner.follows_runs
+
     def next_after(self, instant: int) -> int | None:
         tick = self.inner.next_after(instant if self.first is None else max(instant, self.first - 1))
         return None if tick is None or (self.last is not None and tick > self.last) else tick

@@ -35,6 +35,10 @@ class Chinese:
     def interval(self, microseconds: int) -> str:
         return "每 " + " ".join(f"{number} {_LENGTHS[unit]}" for number, unit in split_duration(microseconds))
 
+    def after(self, microseconds: int) -> str:
+        parts = [f"{number} {_LENGTHS[unit]}" for number, unit in split_duration(microseconds)]
+        return f"上次运行结束后 {' '.join(parts)}"
+
     def once(self, shown: str, timezone: str) -> str:
         return f"仅一次：{shown}（{timezone}）"
 

@@ -19,6 +19,11 @@ class Schedule(ABC):
         self.text = text
         self.timezone = timezone
 
+    @property
+    def follows_runs(self) -> int | None:
+        """Microseconds from the end of one run to the next tick (`@after`); None where ticks come by themselves."""
+        return None
+
     @abstractmethod
     def next_after(self, instant: int) -> int | None:
         """Return the first tick strictly after `instant` (microseconds), or None when there is none any more."""

@@ -42,6 +42,10 @@ class English:
             return f"every {parts[0][1]}"
         return "every " + _joined([f"{number} {unit}{'' if number == '1' else 's'}" for number, unit in parts])
 
+    def after(self, microseconds: int) -> str:
+        parts = [f"{number} {unit}{'' if number == '1' else 's'}" for number, unit in split_duration(microseconds)]
+        return f"{_joined(parts)} after the end of the last run"
+
     def once(self, shown: str, timezone: str) -> str:
         return f"once, at {shown} ({timezone})"
 

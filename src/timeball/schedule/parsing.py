@@ -11,6 +11,7 @@ import unicodedata
 from dataclasses import dataclass, replace
 
 from timeball.errors import ScheduleError
+from timeball.schedule.after import After
 from timeball.schedule.contract import Schedule
 from timeball.schedule.cron import ElapsedCron, FixedCron
 from timeball.schedule.dialects import STANDARD, Dialect, check_dst, dialect_named
@@ -91,6 +92,8 @@ def _read(
     for piece in pieces:
         _check_piece(piece, position, alone=len(pieces) == 1)
         schedule, rules = _read_piece(piece, position, rules)
+        if schedule.follows_runs is not None and len(pieces) > 1:
+            raise refusal("bad-union", "@after cannot be joined by |", position=position, hint="use several jobs")
         parts.append(schedule)
         position += len(piece) + 1
     if len(parts) == 1:
@@ -156,14 +159,13 @@ def _read_word(text: str, body: str, position: int, rules: _Rules) -> Schedule:
         instant = read_instant(rest, at, zone=rules.zone, dst=rules.dst)
         return At(text=text, zone=rules.zone, instant=instant)
     if word == "@after":
-        read_interval(rest, at, whole_seconds=rules.dialect.whole_seconds)
+        delay = read_interval(rest, at, whole_seconds=rules.dialect.whole_seconds)
+        anchor = rules.anchor if rules.start is None else rules.start - delay
+        return After(text=text, timezone=rules.zone.name, delay=delay, anchor=anchor)
     raise _refused_word(word, rest, position, at)
 
 
 def _refused_word(word: str, rest: str, position: int, at: int) -> ScheduleError:
-    if word == "@after":
-        hint = "use @every with the overlap policy `skip`, or trigger the next run from the end of the last"
-        return refusal("unsupported", "@after is not supported yet", position=position, hint=hint)
     if word == "@reboot":
         hint = "a cluster has no single start; use @every or @at, or trigger the job when your service starts"
         return refusal("unsupported", "@reboot is not supported", position=position, hint=hint)

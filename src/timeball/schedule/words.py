@@ -23,6 +23,10 @@ class Language(Protocol):
         """Say a fixed interval."""
         ...
 
+    def after(self, microseconds: int) -> str:
+        """Say an interval from the end of the last run."""
+        ...
+
     def once(self, shown: str, timezone: str) -> str:
         """Say a single instant; `shown`: as the wall clock of the zone shows it."""
         ...

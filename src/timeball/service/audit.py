@@ -16,6 +16,7 @@ from timeball.model.job import Definition, JobState
 from timeball.model.states import FATES
 from timeball.policy.misfire import start_by
 from timeball.schedule import Schedule, schedule_of
+from timeball.service.chains import Chain, Stretch
 from timeball.store import Store
 from timeball.store.audits import LedgerRow, VersionRow
 
@@ -136,7 +137,7 @@ def audit(
         begin = max(since - 1 if since is not None else 0, rows[0].purged_until)
         segments = list(_segments(rows, begin, end))
         report.jobs += 1
-        walker = _Walker(report, rows[0].name, now, rows[0].cursor_at)
+        walker = _Walker(report, rows[0].name, now, rows[0].cursor_at, segments)
         _compare(walker, segments, store.audits.ledger(job_id, after=begin, until=end))
     return report
 
@@ -158,6 +159,8 @@ def _segments(versions: Sequence[VersionRow], begin: int, end: int) -> Iterator[
 
 def _expected(segments: Iterable[Segment]) -> Iterator[tuple[int, Segment]]:
     for segment in segments:
+        if segment.schedule.follows_runs is not None:
+            continue  # its ticks follow from the ledger
         position = segment.after
         while True:
             ticks = segment.schedule.between(position, segment.until, SLICE_MAX)
@@ -189,7 +192,7 @@ def _compare(walker: _Walker, segments: Sequence[Segment], ledger: Iterator[Ledg
 class _Walker:
     """The state of one job's comparison."""
 
-    def __init__(self, report: Report, job: str, now: int, cursor_at: int) -> None:
+    def __init__(self, report: Report, job: str, now: int, cursor_at: int, segments: Sequence[Segment]) -> None:
         self._report = report
         self._job = job
         self._now = now
@@ -197,12 +200,16 @@ class _Walker:
         self._stretch: LedgerRow | None = None
         self._in_stretch = 0
         self._started_before: int | None = None
-        self._segment: Segment | None = None
+        self._segment: Stretch | None = None
+        self._chain = Chain(segments, now, self._blame_chain)
 
     def pass_row(self, row: LedgerRow) -> None:
         """A row at an instant that is no tick of any recorded definition, or a stretch that began before."""
         if row.last_due_at is not None:
             self._open_stretch(row)
+            return
+        if self._chain.covers(row.due_at):
+            self.tick(row.due_at, self._chain.take(row), [row])
             return
         self._report.runs += 1
         if row.state == "skipped" and row.instance_id is None:
@@ -210,7 +217,7 @@ class _Walker:
         self._report.extra += 1
         self._blame("extra", row.due_at, f"run {row.run_id} ({row.state}) is at no tick of its job")
 
-    def tick(self, tick: int, segment: Segment, rows: Sequence[LedgerRow]) -> None:
+    def tick(self, tick: int, segment: Stretch, rows: Sequence[LedgerRow]) -> None:
         """One expected tick and the rows at its instant."""
         self._report.ticks += 1
         if segment is not self._segment:  # a stop in between is no gap
@@ -227,6 +234,8 @@ class _Walker:
     def end(self) -> None:
         """Close what is open."""
         self._close_stretch()
+        if self._report.led:
+            self._chain.end(seconds_to_us(GRACE_SECONDS))
 
     def _covered(self, tick: int) -> int:
         stretch = self._stretch
@@ -239,7 +248,7 @@ class _Walker:
         self._close_stretch()
         return 0
 
-    def _row(self, row: LedgerRow, segment: Segment) -> None:
+    def _row(self, row: LedgerRow, segment: Stretch) -> None:
         if row.last_due_at is not None:
             self._open_stretch(row)
             self._in_stretch = 1
@@ -262,7 +271,7 @@ class _Walker:
             self._report.worst_gap_us = max(self._report.worst_gap_us, started - self._started_before)
         self._started_before = started
 
-    def _unfinished(self, row: LedgerRow, segment: Segment) -> None:
+    def _unfinished(self, row: LedgerRow, segment: Stretch) -> None:
         overdue = start_by(segment.definition, row.due_at) + seconds_to_us(GRACE_SECONDS) < self._now
         if row.state == "running" or row.attempt > 1 or not overdue or not self._report.led:
             self._report.open += 1
@@ -292,6 +301,11 @@ class _Walker:
                 stretch.due_at,
                 f"run {stretch.run_id} counts {stretch.ticks}, there were {self._in_stretch}",
             )
+
+    def _blame_chain(self, kind: str, due_at: int, detail: str) -> None:
+        self._report.without_fate += kind == "without-fate"
+        self._report.extra += kind == "too-early"
+        self._blame(kind, due_at, detail)
 
     def _blame(self, kind: str, due_at: int, detail: str) -> None:
         self._report.blame(Violation(kind=kind, job=self._job, due_at=due_at, detail=detail))

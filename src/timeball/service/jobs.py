@@ -120,13 +120,38 @@ class JobService:
         """A job's schedule, parsed. Raises ScheduleError."""
         return schedule_of(job.definition, name=job.name, anchor_at=job.anchor_at)
 
+    def with_next_tick(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """The same jobs, `next_due_at` being their next tick after the database's now: planned ticks count too.
+
+        As stored it is where planning goes on, beyond what is planned.
+        """
+        now = self._store.members.clock()
+        return [dataclasses.replace(job, next_due_at=self._next_tick(job, now)) for job in jobs]
+
+    def _next_tick(self, job: Job, now: int) -> int | None:
+        if job.state is not JobState.ACTIVE:
+            return None
+        try:
+            schedule = self.schedule_of(job)
+        except InvalidInput:
+            return job.next_due_at  # the planner has not seen it yet
+        if schedule.follows_runs is None:
+            return schedule.next_after(now)
+        return next(iter(self._store.plans.coming([job.id], after=now)[job.id]), None)
+
     def next_ticks(self, name: str, count: int) -> tuple[Job, list[int]]:
-        """The next ticks of a job after the database's now, as instants; none while it is stopped."""
+        """The next ticks of a job after the database's now, as instants; none while it is stopped.
+
+        Of `@after` the one that is planned, if the run before it has ended.
+        """
         job = self.get(name)
         if job.state is not JobState.ACTIVE:
             return job, []
         now = self._store.members.clock()
-        return job, ticks_after(self.schedule_of(job), now, count)
+        schedule = self.schedule_of(job)
+        if schedule.follows_runs is not None:
+            return job, self._store.plans.coming([job.id], after=now)[job.id][:count]
+        return job, ticks_after(schedule, now, count)
 
     def apply(self, wanted: Mapping[str, tuple[Definition, bool]], *, prune: bool, dry_run: bool) -> list[Applied]:
         """Make the namespace's jobs be these (definition, active); with `prune` others are deleted.
@@ -302,6 +327,9 @@ def _from_boundary(job: Job, definition: Definition, *, keep_anchor: bool) -> Ca
     def times(boundary: int) -> NewTimes:
         anchor = job.anchor_at if keep_anchor else boundary
         schedule = schedule_of(definition, name=job.name, anchor_at=anchor)
+        if schedule.follows_runs is not None:  # the chain begins anew
+            anchor = boundary
+            schedule = schedule_of(definition, name=job.name, anchor_at=anchor)
         return NewTimes(cursor_at=boundary, next_due_at=schedule.next_after(boundary), anchor_at=anchor)
 
     return times

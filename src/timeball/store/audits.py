@@ -37,6 +37,7 @@ class LedgerRow:
     started_at: int | None
     begun_at: int | None
     instance_id: str | None
+    ended_at: int | None
 
 
 class Audits:
@@ -51,11 +52,11 @@ class Audits:
             "WHERE j.namespace = :namespace AND (:job = '' OR j.name = :job) ORDER BY v.job_id, v.version"
         )
         self._ledger = sql(
-            "SELECT id, due_at, last_due_at, ticks, state, attempt, ready_at, started_at, begun_at, instance_id FROM timeball_run "
+            "SELECT id, due_at, last_due_at, ticks, state, attempt, ready_at, started_at, begun_at, instance_id, ended_at FROM timeball_run "
             "WHERE job_id = :job_id AND salt = 0 AND due_at > :after AND due_at <= :until ORDER BY due_at LIMIT :limit"
         )
         self._stretch_before = sql(
-            "SELECT id, due_at, last_due_at, ticks, state, attempt, ready_at, started_at, begun_at, instance_id FROM timeball_run "
+            "SELECT id, due_at, last_due_at, ticks, state, attempt, ready_at, started_at, begun_at, instance_id, ended_at FROM timeball_run "
             "WHERE job_id = :job_id AND salt = 0 AND due_at <= :after AND last_due_at > :after"
         )
 

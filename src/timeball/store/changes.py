@@ -13,6 +13,7 @@ from timeball.errors import Conflict
 from timeball.model.job import Definition, Job, JobState
 from timeball.store.database import Database, Row, Transaction, sql
 from timeball.store.jobs import COLUMNS, NewTimes, Placement, no_such_job, read_job
+from timeball.store.rewinds import Rewind, Rewinds
 from timeball.store.versions import Versions, tell_job
 
 EARLY_MAX_US = 10_000_000
@@ -26,17 +27,6 @@ class UnplannedTicks:
     first: int
     last: int
     count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rewind:
-    """The clock went back: what was noted as missed after now is taken back.
-
-    `count`: how many ticks lie after one instant and up to another. `last`: the last tick up to an instant.
-    """
-
-    count: Callable[[int, int], int]
-    last: Callable[[int], int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +74,7 @@ class Changes:
     def __init__(self, database: Database, versions: Versions) -> None:
         self._db = database
         self._versions = versions
+        self._rewinds = Rewinds()
         d = database.dialect
         by_name = "FROM timeball_job WHERE namespace = :namespace AND live_name = :name"
         self._get = sql(f"SELECT {COLUMNS} {by_name}")
@@ -105,14 +96,6 @@ class Changes:
             "AND kind = 'scheduled' "
             "AND state NOT IN ('planned', 'claimed') AND instance_id IS NOT NULL ORDER BY due_at DESC LIMIT 1"
         )
-        self._unmiss = sql(
-            "DELETE FROM timeball_run WHERE job_id = :job_id AND due_at > :at AND kind = 'scheduled' "
-            "AND state = 'missed' AND attempt = 1"
-        )
-        self._stretch = sql(
-            "SELECT id, due_at FROM timeball_run WHERE job_id = :job_id AND due_at <= :at AND last_due_at > :at"
-        )
-        self._shorten = sql("UPDATE timeball_run SET last_due_at = :last, ticks = :count WHERE id = :id")
         ids = d.any_of("ids", "BIGINT")
         self._remove = sql(f"DELETE FROM timeball_run WHERE id {ids}")
         self._cancel = sql(
@@ -183,7 +166,7 @@ class Changes:
         early = tx.one(self._decided_early, job_id=job.id, at=at, early=EARLY_MAX_US)
         boundary = at if early is None else early[0]
         if change.rewind is not None:
-            self._take_back(tx, job.id, change.rewind, at)
+            self._rewinds.take_back(tx, job.id, change.rewind, at)
         unplanned = change.unplanned(boundary) if job.state is JobState.ACTIVE else None
         times = change.times(boundary)
         self._write(tx, job, change, times, boundary, at, actor)
@@ -262,13 +245,6 @@ class Changes:
                 exclusive=int(change.definition.exclusive),
             )
         return len(coming)
-
-    def _take_back(self, tx: Transaction, job_id: int, rewind: Rewind, at: int) -> None:
-        tx.count(self._unmiss, job_id=job_id, at=at)
-        for run_id, first in tx.all(self._stretch, job_id=job_id, at=at):
-            count = rewind.count(first - 1, at)
-            last = rewind.last(at) if count > 1 else None
-            tx.count(self._shorten, id=run_id, last=last, count=count)
 
     def _running(self, tx: Transaction, rows: Sequence[Row]) -> list[StillRunning]:
         if not rows:

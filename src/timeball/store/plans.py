@@ -25,6 +25,14 @@ class DueJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """The latest scheduled run of a job. `ended_at`: when it got its fate, None while it has none."""
+
+    due_at: int
+    ended_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTick:
     """One run to insert; `start_by` as in the schema. `ready_at`: when it may start, None for `due_at`. `missed`: a stretch that is only recorded, with its count."""
 
@@ -115,6 +123,12 @@ class Plans:
             f"AND kind = 'scheduled' AND attempt = 1 AND due_at > :after "
             f"ORDER BY job_id, due_at"
         )
+        self._last = sql(
+            f"SELECT r.job_id, r.due_at, CASE WHEN r.state IN ('planned', 'claimed', 'running') THEN NULL "
+            f"ELSE COALESCE(r.ended_at, r.due_at) END FROM timeball_run r WHERE r.job_id {d.any_of('jobs', 'BIGINT')} "
+            f"AND r.salt = 0 AND r.due_at = (SELECT max(l.due_at) FROM timeball_run l WHERE l.job_id = r.job_id "
+            f"AND l.salt = 0)"
+        )
         self._adopt = sql(f"UPDATE timeball_job SET tzdata = :tzdata WHERE id {d.any_of('ids', 'BIGINT')}")
         self._break = sql(
             f"UPDATE timeball_job SET state = 'broken', problem = :problem, next_due_at = NULL, updated_at = {d.now} "
@@ -161,6 +175,13 @@ class Plans:
             return inserted
 
         return self._db.transact(work)
+
+    def last_runs(self, job_ids: Sequence[int]) -> dict[int, LastRun]:
+        """The latest scheduled run of each of these jobs that has one."""
+        if not job_ids:
+            return {}
+        rows = self._db.read(lambda tx: tx.all(self._last, jobs=tx.list(sorted(job_ids))))
+        return {row[0]: LastRun(due_at=row[1], ended_at=row[2]) for row in rows}
 
     def coming(self, job_ids: Sequence[int], *, after: int) -> dict[int, list[int]]:
         """Ticks after an instant that are runs and have not started, skipped ones too, by job, in order."""
