@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -49,7 +50,7 @@ def test_each_tick_lies_the_delay_after_the_end_of_the_run_before_it(bench: Benc
     runs = [run for run in chain(bench) if run.state == "succeeded"]
     assert len(runs) >= 4
     assert runs[0].due_at == job.created_at + 5 * SECOND
-    for before, run in zip(runs, runs[1:], strict=False):
+    for before, run in itertools.pairwise(runs):
         assert before.ended_at is not None
         assert run.due_at == before.ended_at + 5 * SECOND
     assert clean(bench).ticks >= 4

@@ -1,4 +1,4 @@
-"""What an audit can say of `@after`: a tick lies one delay after the end of the run before it, and one always follows."""
+"""What an audit can say of `@after`: each tick lies one delay after the end of a run, and one always follows."""
 
 from __future__ import annotations
 
