@@ -18,6 +18,7 @@ from timeball.errors import SettingsError
 ENVIRONMENT_PREFIX = "TIMEBALL_"
 CONFIG_FILE = "timeball.toml"
 LABELS_MAX = 8
+_ZERO_IS_AUTOMATIC = frozenset({"isolation_grace_seconds"})
 # Given to the work of a run, read by the tests, or naming the settings file: not settings.
 _RESERVED = frozenset({"CONFIG", "RUN_ID", "JOB", "DUE_AT", "ATTEMPT", "FENCE"})
 
@@ -42,6 +43,7 @@ class Settings:
     membership_seconds: float = 10.0
     heartbeat_seconds: float = 2.5
     coordination_timeout_seconds: float = 2.0
+    isolation_grace_seconds: float = 0.0
 
     horizon_seconds: float = 30.0
     plan_interval_seconds: float = 1.0
@@ -49,7 +51,7 @@ class Settings:
     planned_per_job_max: int = 1000
 
     prefetch_seconds: float = 2.0
-    claim_slack_seconds: float = 2.0
+    claim_slack_seconds: float = 1.5
     claim_batch_max: int = 1000
     poll_seconds: float = 1.0
     start_lead_max_seconds: float = 0.1
@@ -58,6 +60,8 @@ class Settings:
 
     settle_batch_max: int = 1000
     settle_queue_max: int = 100_000
+    spill_queue_max: int = 1000
+    spill_dir: str = "auto"
     output_bytes_max: int = 65_536
     command_allow: tuple[str, ...] = ()
     command_grace_seconds: float = 5.0
@@ -76,13 +80,24 @@ class Settings:
         """Check spans first, then what one setting demands of another."""
         for item in fields(self):
             if item.name.endswith(("_seconds", "_days", "_max")) or item.name == "retention_runs_per_job":
-                _positive(item.name, getattr(self, item.name))
+                _positive(item.name, getattr(self, item.name), zero=item.name in _ZERO_IS_AUTOMATIC)
         _check_choices(self)
         _check_guarantees(self)
+        _check_isolation(self)
+
+    @property
+    def membership_margin_seconds(self) -> float:
+        """How long before its end a membership is no longer trusted, and isolated work must have been killed."""
+        return min(self.lease_margin_seconds, self.membership_seconds / 4)
+
+    @property
+    def isolation_seconds(self) -> float:
+        """How long between asking isolated work to end and killing it: as set, else what fits, at most a fifth."""
+        return self.isolation_grace_seconds or min(self.membership_seconds / 5, _isolation_room(self))
 
 
-def _positive(name: str, value: float) -> None:
-    if not 0 < value < 10**12:
+def _positive(name: str, value: float, *, zero: bool) -> None:
+    if not (0 < value < 10**12 or (zero and value == 0)):
         what = "must be above zero" if value <= 0 else "is no span that ever ends"
         raise SettingsError(f"{name} = {value} {what}", field=name)
 
@@ -102,6 +117,11 @@ def _check_choices(s: Settings) -> None:
         raise SettingsError(f"port = {s.port}", hint="0 (any free port) to 65535", field="port")
     if len(s.labels) > LABELS_MAX:
         raise SettingsError(f"{len(s.labels)} labels; at most {LABELS_MAX}", field="labels")
+
+
+def _isolation_room(s: Settings) -> float:
+    """Of a membership: what two heartbeats leave before the margin, so that one lost answer ends no work."""
+    return s.membership_seconds - s.membership_margin_seconds - 2 * s.heartbeat_seconds
 
 
 def _check_guarantees(s: Settings) -> None:
@@ -148,6 +168,18 @@ def _check_guarantees(s: Settings) -> None:
     for holds, name, why in demands:
         if not holds:
             raise SettingsError(f"{name} = {getattr(s, name):g} breaks a guarantee", hint=why, field=name)
+
+
+def _check_isolation(s: Settings) -> None:
+    room = _isolation_room(s)
+    if s.isolation_grace_seconds > room:
+        raise SettingsError(
+            f"isolation_grace_seconds = {s.isolation_grace_seconds:g} breaks a guarantee",
+            hint=f"isolated work must have been killed {s.membership_margin_seconds:g} s before its membership of "
+            f"{s.membership_seconds:g} s ends, and not be asked to end before two heartbeats were missed: at most "
+            f"{room:g} s",
+            field="isolation_grace_seconds",
+        )
 
 
 def load_settings(

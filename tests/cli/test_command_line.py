@@ -268,3 +268,21 @@ def test_a_coming_tick_is_taken_out_and_put_back(timeball: Terminal) -> None:
     assert "skipped by cli:" in timeball("jobs", "next", "hello")
     assert "is back" in timeball("jobs", "unskip", "hello", tick)
     assert timeball.json("jobs", "next", "hello")["skipped"] == []
+
+
+def test_a_job_takes_rules_of_a_calendar_and_an_empty_one_takes_them_off(timeball: Terminal) -> None:
+    words = ("jobs", "add", "a", "--schedule", "0 9 * * *", "--exclude", "sat,sun", "--exclude", "12-25")
+    timeball(*words, "--roll", "next", "--command", "--", "/bin/true")
+    assert timeball.json("jobs", "show", "a")["calendar"] == {"exclude": ["sat,sun", "12-25"], "roll": "next"}
+    assert "moved to the next open day" in timeball("jobs", "show", "a")
+    timeball("jobs", "edit", "a", "--exclude", "sun")
+    assert timeball.json("jobs", "show", "a")["calendar"] == {"exclude": ["sun"], "roll": "next"}
+    timeball("jobs", "edit", "a", "--exclude", "")
+    assert timeball.json("jobs", "show", "a")["calendar"] == {}
+    assert timeball.json("jobs", "edit", "a", "--roll", "next", status=2)["error"]["field"] == "calendar"
+    assert timeball.json("jobs", "edit", "a", "--exclude", "satur", status=2)["error"]["code"] == "bad-exclusion"
+
+
+def test_explain_tries_a_calendar_out(timeball: Terminal) -> None:
+    words = ("explain", "0 9 * * *", "--exclude", "sat,sun", "--from", "2026-12-04T12:00:00Z", "--count", "1")
+    assert timeball.json(*words)["ticks"] == ["2026-12-07T09:00:00+00:00"]

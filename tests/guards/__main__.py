@@ -1,8 +1,9 @@
 """Takes every guard out of the product, one at a time, in a copy of the tree, and wants a test to notice.
 
 Run as `./dev guards [--full] [--seed N] [WORDS]`: every guard with --full, those whose names hold a word, or else a
-slice that a seed draws, by default another one each day. Fails when a test does not notice, when it notices for the wrong
-reason (broken SQL, broken Python), when a guard's text is not found, or when the tests fail with all guards in place.
+slice that a seed draws, by default another one each day. Fails when a test does not notice, when it notices for the
+wrong reason (broken SQL, broken Python), when a guard's text is not found, or when the tests fail with all guards in
+place.
 """
 
 from __future__ import annotations

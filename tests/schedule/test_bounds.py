@@ -78,3 +78,8 @@ def test_wrong_bounds_are_named(bounds: dict[str, str], words: str) -> None:
         make("0 9 * * *", **bounds)
     assert refused.value.field in bounds
     assert "@at" not in (refused.value.hint or "")
+
+
+def test_a_chain_takes_no_calendar() -> None:
+    with pytest.raises(ScheduleError, match="@after"):
+        make("@after 30s", calendar={"exclude": ["sat,sun"]})

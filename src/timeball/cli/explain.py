@@ -8,7 +8,8 @@ import click
 
 from timeball.cli.context import clock_changes, instant_option, tick_table
 from timeball.clock import local_instant, wall_us
-from timeball.schedule import languages, parse, resolve_zone
+from timeball.model.calendar import check_calendar
+from timeball.schedule import apply_calendar, languages, parse, resolve_zone
 
 
 @click.command(name="explain")
@@ -16,6 +17,8 @@ from timeball.schedule import languages, parse, resolve_zone
 @click.option("--timezone", metavar="Z", default="UTC", show_default=True, help="IANA time zone.")
 @click.option("--dialect", metavar="D", default="standard", show_default=True, help="How cron text is read.")
 @click.option("--dst", metavar="RULE", help="Daylight saving: vixie or literal (default: the dialect's).")
+@click.option("--exclude", metavar="RULE", multiple=True, help="Closed: 12-25, sat,sun, …; repeatable.")
+@click.option("--roll", metavar="R", default="skip", show_default=True, help="Closed ticks: skip, previous or next.")
 @click.option("--from", "start", metavar="T", help="Ticks after this instant (default: now).")
 @click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many ticks.")
 @click.option("--previous", is_flag=True, help="The ticks before it instead, the latest first.")
@@ -26,6 +29,8 @@ def command(
     timezone: str,
     dialect: str,
     dst: str | None,
+    exclude: tuple[str, ...],
+    roll: str,
     start: str | None,
     count: int,
     previous: bool,
@@ -40,6 +45,10 @@ def command(
     instant = instant_option(start, "from", wall_us) if start else wall_us()
     assert instant is not None
     schedule = parse(text, timezone=timezone, dialect=dialect, dst=dst, anchor=instant)
+    if exclude:
+        calendar = {"exclude": list(exclude), "roll": roll}
+        check_calendar(calendar)
+        schedule = apply_calendar(schedule, calendar)
     zone = resolve_zone(schedule.timezone)
     step = schedule.previous_before if previous else schedule.next_after
     ticks: list[int] = []

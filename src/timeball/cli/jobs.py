@@ -44,6 +44,8 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--start-at", metavar="T", help="No tick before this instant; @every begins with it."),
         click.option("--end-at", metavar="T", help="No tick after this instant."),
         click.option("--jitter", metavar="S", type=float, help="Spread each run over so many seconds after its tick."),
+        click.option("--exclude", metavar="RULE", multiple=True, help="Closed then: 12-25, sat,sun …; '' for never."),
+        click.option("--roll", metavar="R", help="Ticks on closed days: skip (default), previous or next open day."),
         click.option("--set", "settings", metavar="FIELD=VALUE", multiple=True, help="Any other field; repeatable."),
         click.option("--function", metavar="NAME", help="Run a registered function."),
         click.option("--args", metavar="JSON", help="Arguments of the function: a JSON object."),
@@ -215,7 +217,7 @@ def _definition(given: dict[str, Any], base: Definition | None = None) -> Defini
     for option in _PLAIN:
         if given[option] is not None:
             values[names.get(option, option)] = given[option]
-    values |= _target(given, required=base is None)
+    values |= _calendar(given, values.get("calendar", {})) | _target(given, required=base is None)
     definition = Definition.from_dict(values)
     for text in given["settings"]:
         field, equals, value = text.partition("=")
@@ -223,6 +225,19 @@ def _definition(given: dict[str, Any], base: Definition | None = None) -> Defini
             raise InvalidInput(f"--set {text!r} has no =", hint="--set FIELD=VALUE")
         definition = definition.with_text(field, value)
     return definition
+
+
+def _calendar(given: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """New rules take the place of all that were there; an empty one takes the calendar off."""
+    rules, roll = [rule for rule in given["exclude"] if rule.strip()], given["roll"]
+    calendar = dict(before)
+    if given["exclude"]:
+        calendar = {key: calendar[key] for key in ("timezone", "roll") if key in calendar} | {"exclude": rules}
+    if given["exclude"] and not rules:
+        calendar = {}
+    if roll is not None and not calendar:
+        raise InvalidInput("--roll needs a calendar", hint="--exclude RULE says what is closed", field="calendar")
+    return {"calendar": calendar if roll is None else {**calendar, "roll": roll}}
 
 
 def _target(given: dict[str, Any], *, required: bool) -> dict[str, Any]:

@@ -24,8 +24,10 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "cluster": ("timeball.cli.cluster", "Who takes part and who leads."),
     "explain": ("timeball.cli.explain", "Say in words what a schedule means, and its next ticks."),
     "audit": ("timeball.cli.audit", "Recompute every tick of a period and compare it with the ledger."),
+    "selftest": ("timeball.cli.selftest", "Torture real instances on your database, and check what they did."),
     "apply": ("timeball.cli.apply", "Make the jobs be what a file says."),
     "import": ("timeball.cli.importing", "Take over the jobs of another system."),
+    "doctor": ("timeball.cli.doctor", "Check that the database is what the promises need."),
     "db": ("timeball.cli.db", "Bring the database's schema up to date, or check it."),
 }
 

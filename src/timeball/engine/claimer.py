@@ -86,9 +86,11 @@ class Claimer:
         return len(claims)
 
     def _take(self, capability: Capability, room: int, proof: Term | None) -> int:
+        owner = self._member.id
         with self._gate.starting():
-            started = self._store.claims.take(self._member.id, capability, limit=room, term=proof)
-            self._runner.accept(started, self._definitions.load((s.job_id, s.job_version) for s in started))
+            started = self._store.claims.take(owner, capability, limit=room, term=proof)
+            known = self._definitions.load((s.job_id, s.job_version) for s in started)
+            self._runner.accept(started, known, owner=owner)
         self._backlog = bool(started)
         return len(started)
 

@@ -8,18 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from timeball.clock import ClusterClock, monotonic_us, seconds_to_us
+from timeball.engine.adopter import Adopter
 from timeball.engine.canceller import Canceller
 from timeball.engine.claimer import Claimer
 from timeball.engine.definitions import DefinitionCache
 from timeball.engine.held import HeldClaims
+from timeball.engine.isolation import Isolation
 from timeball.engine.janitor import Janitor
 from timeball.engine.lease import LeaseKeeper
-from timeball.engine.loop import Loop
+from timeball.engine.loop import Loop, Step
 from timeball.engine.member import Member
 from timeball.engine.planner import Planner
 from timeball.engine.reaper import Reaper
 from timeball.engine.runner import Runner
 from timeball.engine.settler import Settler
+from timeball.engine.spill import Spill, spill_folder
 from timeball.engine.starter import Starter, StartGate
 from timeball.errors import StoreError
 from timeball.events.bus import Bus
@@ -29,6 +32,8 @@ from timeball.model.cluster import Execute
 from timeball.model.job import Definition
 from timeball.settings import Settings
 from timeball.store import Store
+from timeball.store.identity import place_of
+from timeball.store.inspection import refuse_unfit
 from timeball.store.wake import work_channel
 
 SETTLE_AT_END_SECONDS = 10.0
@@ -75,8 +80,13 @@ class Engine:
         )
         self.lease = LeaseKeeper(store, self.clock, settings, self.member, bus)
         self.definitions = DefinitionCache(store)
-        self.settler = Settler(store, self.clock, settings, self.member, bus, self._on_settled)
-        self.runner = Runner(settings.namespace, self.clock, registry, self.settler.put, self.settler.unsettled)
+        self.spill = Spill(spill_folder(settings.spill_dir), place_of(store.database, settings.namespace))
+        self.settler = Settler(store, self.clock, settings, self.member, bus, self._on_settled, self.spill)
+        self.adopter = Adopter(store, settings, self.member, self.spill, self.settler.write)
+        self.runner = Runner(
+            settings.namespace, self.clock, registry, self.settler.put, self.settler.unsettled, self.member.believes
+        )
+        self.isolation = Isolation(self.clock, settings, self.member, self.runner)
         self.held = HeldClaims()
         gate = StartGate()
         self.planner = Planner(store, self.clock, settings, self.lease, self.definitions, bus, self._handler_of)
@@ -118,6 +128,7 @@ class Engine:
 
     def start(self) -> None:
         """Join the cluster and start the loops. Raises StoreError when the database cannot be reached now."""
+        refuse_unfit(self._store.database)
         self.member.step()
         self._listening.enter_context(self._store.database.listen(work_channel(self._settings.namespace), self.wake))
         for loop in self._loops.values():
@@ -145,6 +156,8 @@ class Engine:
         problems = [f"{loop.name}: failing" for loop in self._loops.values() if loop.failing]
         if not self.member.trusted:
             problems.append("membership has run out: the database has not been reached in time")
+        if self.settler.spilled:
+            problems.append(f"{self.settler.spilled} outcomes wait on disk: they could not be written yet")
         limit = seconds_to_us(self._settings.membership_seconds)
         now = monotonic_us()
         problems += [
@@ -165,15 +178,16 @@ class Engine:
         )
 
     def _make_loops(self, *, executes: bool) -> dict[str, Loop]:
-        steps = {"heartbeat": self.member.step}
+        steps: dict[str, Step] = {}
         if executes:
-            steps |= {
+            steps = {
                 "lease": self.lease.step,
                 "plan": self.planner.step,
                 "claim": self.claimer.step,
                 "start": self.starter.step,
                 "run": self.runner.step,
                 "settle": self.settler.step,
+                "adopt": self.adopter.step,
                 "cancel": self.canceller.step,
                 "reap": self.reaper.step,
                 "janitor": self.janitor.step,
@@ -182,8 +196,14 @@ class Engine:
         loops = {
             name: Loop(name, step, self._bus, may_recover=lambda: self.member.trusted) for name, step in steps.items()
         }
-        loops["heartbeat"] = Loop("heartbeat", self.member.step, self._bus)
+        loops["heartbeat"] = Loop("heartbeat", self._beat, self._bus)
+        loops["isolation"] = Loop("isolation", self.isolation.step, self._bus)
         return loops
+
+    def _beat(self) -> float:
+        """On waking from a long pause the work that must have ended ends before anything else, the heartbeat too."""
+        self.isolation.step()
+        return self.member.step()
 
     def _drain(self, drain_seconds: float) -> list[int]:
         self.member.draining = True
@@ -196,11 +216,13 @@ class Engine:
         self._wait_until(lambda: self.runner.load() == 0, drain_seconds)
         left = self._close_work()
         self._wait_until(lambda: len(self.settler) == 0, SETTLE_AT_END_SECONDS)
-        self._end_loops("run", "settle", "cancel", "heartbeat")
+        self._end_loops("run", "settle", "adopt", "cancel", "heartbeat", "isolation")
+        self.settler.spill_all()
+        self.spill.close()
         self._listening.close()
         with contextlib.suppress(StoreError):
             self.member.leave()
-        self._bus.publish(DrainEnded(name=self.member.name, left=tuple(left), unsettled=len(self.settler)))
+        self._bus.publish(DrainEnded(name=self.member.name, left=tuple(left), unsettled=self.settler.waiting))
         return left
 
     def _close_work(self) -> list[int]:
@@ -236,6 +258,7 @@ class Engine:
 
     def _let_go(self) -> None:
         self.held.clear()
+        self.isolation.step()
 
     def _on_settled(self) -> None:
         if self.claimer.starved:

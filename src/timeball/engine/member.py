@@ -43,7 +43,7 @@ class Member:
         self._bus = bus
         self._version = version
         self._lifetime_us = seconds_to_us(settings.membership_seconds)
-        self._margin_us = seconds_to_us(min(settings.lease_margin_seconds, settings.membership_seconds / 4))
+        self._margin_us = seconds_to_us(settings.membership_margin_seconds)
         self._trusted_until = 0
         self._lock = threading.Lock()
         self._instance = self._fresh()
@@ -65,6 +65,15 @@ class Member:
     def trusted(self) -> bool:
         """Whether we may still believe that we are a member."""
         return self.joined and self._clock.monotonic() < self._trusted_until
+
+    @property
+    def trusted_until(self) -> int:
+        """The monotonic instant up to which we may believe it; 0 when we are none."""
+        return self._trusted_until
+
+    def believes(self, instance_id: str) -> bool:
+        """Whether we are a member, and under this id: what was started under an older one may be another's by now."""
+        return self.trusted and self._instance.id == instance_id
 
     def step(self) -> float:
         """Sample the clock, then join or send a heartbeat. Returns seconds until the next."""
@@ -116,9 +125,9 @@ class Member:
     def _give_up(self) -> None:
         self._trusted_until = 0
         self._bus.publish(InstanceGivenUp(instance_id=self.id, name=self.name))
-        self.on_given_up()
-        self._instance = self._fresh()
         self.joined = False
+        self._instance = self._fresh()
+        self.on_given_up()
 
     def _fresh(self) -> Instance:
         host = socket.gethostname()

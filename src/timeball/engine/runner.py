@@ -10,15 +10,26 @@ import itertools
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from timeball.clock import ClusterClock
 from timeball.engine.definitions import Known
 from timeball.executors.registry import Registry
 from timeball.model.job import Definition
 from timeball.model.run import Kind, Outcome, Work
+from timeball.model.states import State
+from timeball.policy.isolation import ISOLATED, NOT_BEGUN
 from timeball.store.claims import Started
 
 IDLE_SECONDS = 1.0
+
+
+class Executing(NamedTuple):
+    """An attempt in hand. `owner`: the member id under which it was started."""
+
+    work: Work
+    definition: Definition
+    owner: str
 
 
 class Runner:
@@ -31,16 +42,20 @@ class Runner:
         registry: Registry,
         on_outcome: Callable[[Work, Definition, Outcome], None],
         unsettled: Callable[[], frozenset[tuple[int, int]]],
+        believes: Callable[[str], bool],
     ) -> None:
+        """`believes`: whether this instance may still take itself for the member of that id."""
         self._namespace = namespace
         self._clock = clock
         self._registry = registry
         self._on_outcome = on_outcome
         self._unsettled = unsettled
+        self._believes = believes
         self._lock = threading.Lock()
         self._heap: list[tuple[int, int, Work]] = []
         self._order = itertools.count()
-        self._executing: dict[tuple[int, int], tuple[Work, Definition]] = {}
+        self._executing: dict[tuple[int, int], Executing] = {}
+        self._asked: dict[tuple[int, int], str] = {}
         self.on_waiting: Callable[[], None] = lambda: None
 
     def handlers(self) -> Sequence[str]:
@@ -62,8 +77,20 @@ class Runner:
             executing = frozenset(self._executing)
         return executing | self._unsettled()
 
-    def accept(self, started: Sequence[Started], known: Mapping[tuple[int, int], Known]) -> None:
-        """Take attempts whose start is committed; each begins at its instant, or at once when that has passed."""
+    def stoppable(self) -> list[Executing]:
+        """What has not been asked to end, and may not go on beside another attempt."""
+        with self._lock:
+            return [
+                item
+                for key, item in self._executing.items()
+                if key not in self._asked and item.definition.stops_when_isolated
+            ]
+
+    def accept(self, started: Sequence[Started], known: Mapping[tuple[int, int], Known], *, owner: str) -> None:
+        """Take attempts whose start is committed; each begins at its instant, or at once when that has passed.
+
+        `owner`: the member id that the start names. What is due when that membership has ended does not begin.
+        """
         if not started:
             return
         now, now_mono = self._clock.now(), self._clock.monotonic()
@@ -73,12 +100,11 @@ class Runner:
                 entry = known[(start.job_id, start.job_version)]
                 work = self._work(start, entry, now_mono + max(0, start.ready_at - now))
                 works.append(work)
-                self._executing[(work.run_id, work.attempt)] = (work, entry.definition)
+                self._executing[(work.run_id, work.attempt)] = Executing(work, entry.definition, owner)
                 if work.begin_at > now_mono:
                     heapq.heappush(self._heap, (work.begin_at, next(self._order), work))
         due = [w for w in works if w.begin_at <= now_mono]
-        if due:
-            self._registry.submit(due, self._report)
+        self._begin(due)
         if len(due) < len(works):
             self.on_waiting()
 
@@ -90,13 +116,25 @@ class Runner:
             while self._heap and self._heap[0][0] <= now:
                 due.append(heapq.heappop(self._heap)[2])
             pause = (self._heap[0][0] - now) / 1e6 if self._heap else IDLE_SECONDS
-        if due:
-            self._registry.submit(due, self._report)
+        self._begin(due)
         return min(pause, IDLE_SECONDS)
 
     def cancel(self, run_id: int, reason: str) -> None:
         """Ask a run's work to end."""
+        with self._lock:
+            for key in self._executing:
+                if key[0] == run_id:
+                    self._asked.setdefault(key, "cancelled")
         self._registry.cancel(run_id, reason)
+
+    def isolate(self, item: Executing, words: str, *, grace_seconds: float) -> None:
+        """Ask work to end, once, because this instance is cut off; forced after the grace, where it can be."""
+        key = (item.work.run_id, item.work.attempt)
+        with self._lock:
+            if key in self._asked or key not in self._executing:
+                return
+            self._asked[key] = ISOLATED
+        self._registry.cancel(item.work.run_id, words, grace_seconds=grace_seconds)
 
     def close(self, grace_seconds: float) -> list[int]:
         """End what still runs; the ids of runs that had not ended by themselves."""
@@ -104,14 +142,44 @@ class Runner:
         self._registry.close(grace_seconds)
         return left
 
+    def _begin(self, due: Sequence[Work]) -> None:
+        ours: list[Work] = []
+        for work in due:
+            item = self._executing.get((work.run_id, work.attempt))
+            if item is not None and self._believes(item.owner):
+                ours.append(work)
+            elif item is not None:
+                self._report(self._not_begun(work))
+        if ours:
+            self._registry.submit(ours, self._report)
+
+    def _not_begun(self, work: Work) -> Outcome:
+        now = self._clock.monotonic()
+        return Outcome(
+            run_id=work.run_id,
+            attempt=work.attempt,
+            fence=work.fence,
+            state=State.CANCELLED,
+            begun_at=now,
+            ended_at=now,
+            reason=NOT_BEGUN,
+            error="it was not begun: this instance's membership had ended by its instant",
+        )
+
     def _report(self, outcome: Outcome) -> None:
+        key = (outcome.run_id, outcome.attempt)
         with self._lock:
-            entry = self._executing.get((outcome.run_id, outcome.attempt))
-        if entry is None:
+            item = self._executing.get(key)
+            asked = self._asked.get(key)
+        if item is None:
             return
-        self._on_outcome(*entry, outcome)  # unsettled first, then no longer executing: always known
+        if asked == ISOLATED and outcome.state is State.CANCELLED:
+            outcome = outcome._replace(reason=ISOLATED)
+        # Unsettled first, then no longer executing: always known.
+        self._on_outcome(item.work, item.definition, outcome)
         with self._lock:
-            self._executing.pop((outcome.run_id, outcome.attempt), None)
+            self._executing.pop(key, None)
+            self._asked.pop(key, None)
 
     def _work(self, started: Started, known: Known, begin_at: int) -> Work:
         definition = known.definition

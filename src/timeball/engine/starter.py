@@ -114,9 +114,11 @@ class Starter:
         """After a start whose commit is unknown: what the ledger says is running here, and is not, begins now."""
         with self._gate.starting():
             known_before = self._runner.known()
-            mine = self._store.starts.mine(self._member.id)
+            owner = self._member.id
+            mine = self._store.starts.mine(owner)
             forgotten = [s for s in mine if (s.run_id, s.attempt) not in known_before]
-            self._runner.accept(forgotten, self._definitions.load((s.job_id, s.job_version) for s in forgotten))
+            known = self._definitions.load((s.job_id, s.job_version) for s in forgotten)
+            self._runner.accept(forgotten, known, owner=owner)
             self._gate.doubtful = False
 
     def _pause(self) -> float:
@@ -136,15 +138,16 @@ class Starter:
         known = self._definitions.load((c.job_id, c.job_version) for c in live)
         live = [c for c in live if (c.job_id, c.job_version) in known]
         sent = self._clock.monotonic()
+        owner = self._member.id
         with self._gate.starting():
             result = self._store.starts.start(
-                self._member.id,
+                owner,
                 live,
                 {pair: entry.definition for pair, entry in known.items()},
                 lead_us=self._lead_max_us,
                 term=term if self._settings.execute == Execute.LEADER else None,
             )
-            self._runner.accept(result.started, known)
+            self._runner.accept(result.started, known, owner=owner)
         self.lead.learn(len(live), self._clock.monotonic() - sent)
         for claim in live:
             if claim.run_id in result.waiting:

@@ -35,8 +35,11 @@ class Executor(Protocol):
         """Begin each piece of work now and return at once. Never raises: trouble is an Outcome."""
         ...
 
-    def cancel(self, run_id: int, reason: str) -> bool:
-        """Ask the work of a run to end; False when it is not running here. Its Outcome says `cancelled`."""
+    def cancel(self, run_id: int, reason: str, *, grace_seconds: float | None = None) -> bool:
+        """Ask the work of a run to end; False when it is not running here. Its Outcome says `cancelled`.
+
+        `grace_seconds`: force it after so long, where it can be forced, if that comes before the executor's own grace.
+        """
         ...
 
     def running(self) -> Sequence[int]:

@@ -78,9 +78,10 @@ class Registry:
         for kind, works in groups.items():
             self._executors[kind].submit(works, report)
 
-    def cancel(self, run_id: int, reason: str) -> bool:
-        """Ask the work of a run to end; False when it is not running here."""
-        found = [executor.cancel(run_id, reason) for executor in self._executors.values()]
+    def cancel(self, run_id: int, reason: str, *, grace_seconds: float | None = None) -> bool:
+        """Ask the work of a run to end; False when it is not running here. `grace_seconds`: force it after so long."""
+        limit = {} if grace_seconds is None else {"grace_seconds": grace_seconds}
+        found = [executor.cancel(run_id, reason, **limit) for executor in self._executors.values()]
         return any(found)
 
     def running(self) -> Sequence[int]:

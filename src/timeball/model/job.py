@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Self, cast
 
 from timeball.errors import InvalidInput
+from timeball.model.calendar import check_calendar, named_calendar
 
 NAME_CHARS_MAX = 200
 ARGS_CHARS_MAX = 65_536
@@ -72,9 +73,10 @@ class Definition:
     """Everything a person decides about a job. Durations in seconds; every change makes a new version.
 
     `dst`: the rule for daylight saving; empty means that of the dialect. `start_at`, `end_at`: the first and the last
-    instant at which a tick may be, as `@at` writes them; empty: no end on that side. `jitter_seconds`: each run is
-    ready up to that long after its tick, by a draw that never changes for a tick. `executor` and `target` say what to run
-    (the executor checks them), `args` goes along as a JSON object. `on_isolation`: empty means `stop` where a lost run
+    instant at which a tick may be, as `@at` writes them; empty: no end on that side. `calendar`: when the schedule is
+    closed (see `model.calendar`). `jitter_seconds`: each run is ready up
+    to that long after its tick, by a draw that never changes for a tick. `executor` and `target` say what to run (the
+    executor checks them), `args` goes along as a JSON object. `on_isolation`: empty means `stop` where a lost run
     is run again, else `keep`.
     """
 
@@ -101,6 +103,7 @@ class Definition:
     lost_max: int = 3
     on_isolation: str = OnIsolation.BY_ON_LOST
     priority: int = 0
+    calendar: Mapping[str, Any] = field(default_factory=dict[str, Any])
     start_at: str = ""
     end_at: str = ""
     jitter_seconds: float = 0
@@ -115,6 +118,8 @@ class Definition:
             _check_span(name, getattr(self, name), low, high)
         for name in ("target", "args", "requires"):
             check_mapping(name, getattr(self, name))
+        check_mapping("calendar", self.calendar)
+        check_calendar(self.calendar)
         for name in ("schedule", "executor", "timezone", "dialect", "dst", "start_at", "end_at", "description"):
             if not isinstance(getattr(self, name), str):
                 raise InvalidInput(f"{name} must be text", field=name)
@@ -156,7 +161,7 @@ class Definition:
         """
         values = asdict(self)
         for item in fields(self):
-            if item.name in _LATER and values[item.name] == item.default:
+            if item.name in _LATER and values[item.name] in (item.default, {}):
                 del values[item.name]
         return json.dumps(values, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
@@ -185,6 +190,8 @@ class Definition:
         for name in ("schedule", "executor", "target"):
             if name not in values:
                 raise InvalidInput(f"{name} is missing", field=name)
+        if "calendar" in values:
+            values = {**values, "calendar": named_calendar(values["calendar"])}
         return cls(**values)
 
     def with_text(self, name: str, text: str) -> Self:
@@ -219,7 +226,7 @@ _SPANS: dict[str, tuple[float, float]] = {
     "jitter_seconds": (0, 86_400),
     "priority": (-1000, 1000),
 }
-_LATER = frozenset({"on_isolation", "start_at", "end_at", "jitter_seconds"})
+_LATER = frozenset({"calendar", "on_isolation", "start_at", "end_at", "jitter_seconds"})
 _OPTIONAL = frozenset({"deadline_seconds", "concurrency_max", "timeout_seconds"})
 _WHOLE = frozenset({"catchup_max", "concurrency_max", "queue_max", "attempts_max", "lost_max", "priority"})
 _TEXTS = frozenset(
@@ -306,7 +313,7 @@ def _parse_value(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        what = "a JSON object" if name in {"args", "requires"} else "a number"
+        what = "a JSON object" if name in {"args", "calendar", "requires"} else "a number"
         raise InvalidInput(f"{name} must be {what}, not {text!r}", field=name) from error
 
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from timeball.schedule.calendars import apply_calendar
 from timeball.schedule.contract import Schedule
 from timeball.schedule.parsing import parse
 from timeball.schedule.stored import instant_of, schedule_of
 from timeball.schedule.words import languages
 from timeball.schedule.zones import resolve_zone, tzdata_version
 
-__all__ = ["Schedule", "instant_of", "languages", "parse", "resolve_zone", "schedule_of", "tzdata_version"]
+__all__ = [
+    "Schedule",
+    "apply_calendar",
+    "instant_of",
+    "languages",
+    "parse",
+    "resolve_zone",
+    "schedule_of",
+    "tzdata_version",
+]

@@ -31,5 +31,8 @@ class After(Schedule):
     def count_between(self, after: int, until: int) -> int:
         return 1 if after < self.anchor + self.delay <= until else 0
 
+    def most_a_day(self) -> int:
+        return 1
+
     def describe(self, language: str = "en") -> str:
         return in_language(language).after(self.delay)

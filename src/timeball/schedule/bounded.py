@@ -36,6 +36,9 @@ class Bounded(Schedule):
         until = until if self.last is None else min(until, self.last)
         return self.inner.count_between(after, until) if after < until else 0
 
+    def most_a_day(self) -> int:
+        return self.inner.most_a_day()
+
     def describe(self, language: str = "en") -> str:
         zone = zone_named(self.timezone)
         since, until = (None if end is None else shown(zone, end) for end in (self.first, self.last))

@@ -54,6 +54,12 @@ class Chinese:
     def bounded(self, text: str, since: str | None, until: str | None) -> str:
         return text + (f"，从 {since} 起" if since else "") + (f"，到 {until} 为止" if until else "")
 
+    def closed(self, text: str, name: str, roll: str) -> str:
+        of = f"日历“{name}”的" if name else ""
+        if roll == "skip":
+            return f"{text}，{of}关闭时间除外"
+        return f"{text}，{of}休息日除外（改到{'下' if roll == 'next' else '上'}一个开放日）"
+
 
 def _joined(texts: list[str]) -> str:
     return "、".join(shortened(texts))

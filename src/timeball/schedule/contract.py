@@ -40,6 +40,10 @@ class Schedule(ABC):
     def describe(self, language: str = "en") -> str:
         """Return the schedule in plain words; `language`: a code that `words.languages()` lists, else English."""
 
+    @abstractmethod
+    def most_a_day(self) -> int:
+        """Return how many ticks a local day of 24 hours has at most."""
+
     def between(self, after: int, until: int, limit: int | None = None) -> list[int]:
         """Return the ticks in `after < tick <= until`, ascending, at most `limit` of them."""
         ticks: list[int] = []

@@ -59,6 +59,9 @@ class Cron(Schedule):
         bits = self._bits(since, end) << since - start if since < end else 0
         return {0: bits} if bits else {}
 
+    def most_a_day(self) -> int:
+        return self._wall.per_day
+
     def describe(self, language: str = "en") -> str:
         return in_language(language).cron(self._expression)
 

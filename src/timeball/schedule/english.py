@@ -61,6 +61,12 @@ class English:
     def bounded(self, text: str, since: str | None, until: str | None) -> str:
         return text + (f", from {since} on" if since else "") + (f", until {until}" if until else "")
 
+    def closed(self, text: str, name: str, roll: str) -> str:
+        if roll == "skip":
+            return f"{text}, except when calendar {name!r} is closed" if name else f"{text}, except when closed"
+        of = f" of calendar {name!r}" if name else ""
+        return f"{text}, except on closed days{of} (moved to the {roll} open day)"
+
 
 def _joined(texts: list[str], last: str = "and") -> str:
     texts = shortened(texts)

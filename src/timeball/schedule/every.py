@@ -51,6 +51,9 @@ class Every(Schedule):
             tick += self.interval
         return found
 
+    def most_a_day(self) -> int:
+        return -(-86_400 * MICROSECONDS // self.interval)
+
     def describe(self, language: str = "en") -> str:
         return in_language(language).interval(self.interval)
 

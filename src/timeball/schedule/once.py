@@ -41,6 +41,9 @@ class At(Schedule):
     def count_between(self, after: int, until: int) -> int:
         return 1 if after < self.instant <= until else 0
 
+    def most_a_day(self) -> int:
+        return 1
+
     def describe(self, language: str = "en") -> str:
         return in_language(language).once(self.shown, self.timezone)
 
@@ -58,6 +61,9 @@ class Manual(Schedule):
 
     def count_between(self, after: int, until: int) -> int:
         del after, until
+        return 0
+
+    def most_a_day(self) -> int:
         return 0
 
     def describe(self, language: str = "en") -> str:

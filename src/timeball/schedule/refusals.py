@@ -6,8 +6,10 @@ from timeball.errors import ScheduleError
 
 KINDS: dict[str, str] = {
     "bad-duration": "the text after `@every` is not a duration",
+    "bad-exclusion": "a rule of a calendar cannot be read",
     "bad-instant": "the text after `@at` is not an instant",
     "bad-union": "one of the parts around `|` is empty or is not a schedule",
+    "cannot-roll": "ticks of this schedule cannot move to another day of this calendar",
     "day-and-weekday": "the quartz dialect takes either days of the month or weekdays, not both",
     "field-count": "too few or too many fields for the dialect",
     "in-the-past": "the schedule has no tick after now",

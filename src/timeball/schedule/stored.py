@@ -5,6 +5,7 @@ from __future__ import annotations
 from timeball.errors import ScheduleError
 from timeball.model.job import Definition
 from timeball.schedule.bounded import Bounded
+from timeball.schedule.calendars import apply_calendar
 from timeball.schedule.contract import Schedule
 from timeball.schedule.once import read_instant
 from timeball.schedule.parsing import parse
@@ -28,6 +29,8 @@ def schedule_of(definition: Definition, *, name: str, anchor_at: int) -> Schedul
         anchor=anchor_at,
         start=first,
     )
+    if definition.calendar:
+        schedule = apply_calendar(schedule, definition.calendar)
     if first is None and last is None:
         return schedule
     if first is not None and last is not None and last < first:

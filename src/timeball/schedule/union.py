@@ -31,21 +31,23 @@ class Union(Schedule):
         tick = self.next_after(after)
         while tick is not None and tick <= until:
             start = tick // 1_000_000
-            end = (start + _WINDOW_SECONDS) * 1_000_000 - 1
-            if end <= until:
-                total += self._count_window(start, tick % 1_000_000)
-            else:
+            seconds = min(_WINDOW_SECONDS, until // 1_000_000 - start)
+            if not seconds:  # the last second may be counted in part only
                 return total + len(self.between(tick - 1, until))
-            tick = self.next_after(end)
+            total += self._count_window(start, tick % 1_000_000, seconds)
+            tick = self.next_after((start + seconds) * 1_000_000 - 1)
         return total
 
-    def _count_window(self, start: int, part: int) -> int:
+    def _count_window(self, start: int, part: int, seconds: int) -> int:
         """Count the ticks of a window whose first tick lies `part` microseconds into second `start`."""
         merged: dict[int, int] = {}
         for schedule in self.parts:
-            for at, bits in schedule.marks(start, _WINDOW_SECONDS).items():
+            for at, bits in schedule.marks(start, seconds).items():
                 merged[at] = merged.get(at, 0) | (bits if at >= part else bits & ~1)
         return sum(bits.bit_count() for bits in merged.values())
+
+    def most_a_day(self) -> int:
+        return sum(part.most_a_day() for part in self.parts)
 
     def describe(self, language: str = "en") -> str:
         words = in_language(language)

@@ -47,6 +47,10 @@ class Language(Protocol):
         """Add the first and the last instant, as the wall clock shows them."""
         ...
 
+    def closed(self, text: str, name: str, roll: str) -> str:
+        """Add that a calendar takes ticks out; `name`: of the calendar, or empty; `roll`: skip, previous or next."""
+        ...
+
 
 _LANGUAGES: dict[str, Language] = {"en": English(), "zh": Chinese()}
 

@@ -71,12 +71,13 @@ class CommandExecutor:
             return
         self._order(lambda: [self._begin(work, report) for work in batch])
 
-    def cancel(self, run_id: int, reason: str) -> bool:
-        """TERM to the whole process group, KILL after the grace."""
+    def cancel(self, run_id: int, reason: str, *, grace_seconds: float | None = None) -> bool:
+        """TERM to the whole process group, KILL after the grace, or after `grace_seconds` where that is sooner."""
+        kill_by = None if grace_seconds is None else monotonic_us() + seconds_to_us(grace_seconds)
         with self._lock:
             if run_id not in self._known:
                 return False
-        self._order(lambda: self._end(run_id, reason))
+        self._order(lambda: self._end(run_id, reason, kill_by))
         return True
 
     def running(self) -> Sequence[int]:
@@ -184,10 +185,10 @@ class CommandExecutor:
         if process.pidfd is not None:
             self._selector.register(process.pidfd, selectors.EVENT_READ, process)
 
-    def _end(self, run_id: int, reason: str) -> None:
+    def _end(self, run_id: int, reason: str, kill_by: int | None = None) -> None:
         process = self._processes.get(run_id)
         if process is not None:
-            process.end(State.CANCELLED, "cancelled", reason)
+            process.end(State.CANCELLED, "cancelled", reason, kill_by=kill_by)
 
     def _finish(self, selector: selectors.BaseSelector, process: Process) -> None:
         for descriptor in (*process.streams, process.pidfd):

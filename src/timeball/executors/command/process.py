@@ -89,12 +89,17 @@ class Process:
         self._captures[name].add(data)
         return bool(data)
 
-    def end(self, state: State, reason: str, error: str) -> None:
-        """Ask the whole process group to end; after the grace it is killed. The first reason counts."""
+    def end(self, state: State, reason: str, error: str, *, kill_by: int | None = None) -> None:
+        """Ask the whole process group to end; after the grace, or at `kill_by` (monotonic), it is killed.
+
+        The first reason counts, and the earliest instant.
+        """
         if self._ending is None:
             self._ending = (state, reason, error)
             self._kill_at = monotonic_us() + self._grace_us
             self._signal(signal.SIGTERM)
+        if kill_by is not None and self._kill_at is not None:
+            self._kill_at = min(self._kill_at, kill_by)
 
     def kill(self) -> None:
         """Kill the whole process group."""

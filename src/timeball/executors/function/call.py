@@ -82,7 +82,7 @@ class Call:
         """Remember why it is to end; the first reason counts."""
         if self.ending is None:
             self.ending = verdict
-        self.context.ask_to_end()
+        self.context.ask_to_end(self.ending[2])
 
     def timed_out(self) -> Verdict:
         """The verdict of its time-out."""

@@ -16,7 +16,8 @@ class RunContext:
     """The run as its function sees it.
 
     `id`, `job`, `namespace`, `kind`, `attempt`, `args`; `due_at`: the tick, an aware datetime in UTC; `due_at_us`:
-    the same in microseconds since the epoch; `fence`: rises with every attempt, for the far side to refuse older ones.
+    the same in microseconds since the epoch; `fence`: rises with every attempt, for the far side to refuse older ones;
+    `cancel_reason`: why the work has been asked to end, in words, empty while it has not.
     """
 
     def __init__(self, work: Work, bytes_max: int) -> None:
@@ -33,6 +34,7 @@ class RunContext:
         self._bytes_max = bytes_max
         self._log: BoundedCapture | None = None
         self._cancelled: threading.Event | None = None
+        self.cancel_reason = ""
         self._lock = threading.Lock()
 
     @property
@@ -53,15 +55,16 @@ class RunContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the work has been asked to end: by a person, by its time-out, or because the instance ends."""
+        """Whether the work has been asked to end: by a person, its time-out, the instance's end or its isolation."""
         return self._event().is_set()
 
     def wait_cancelled(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the work is asked to end, at most so long; whether it was. For sync functions."""
         return self._event().wait(timeout_seconds)
 
-    def ask_to_end(self) -> None:
-        """Set the flag behind `cancelled`."""
+    def ask_to_end(self, reason: str) -> None:
+        """Set the flag behind `cancelled`, and say why; the first reason counts."""
+        self.cancel_reason = self.cancel_reason or reason
         self._event().set()
 
     def outputs(self) -> tuple[Output, ...]:

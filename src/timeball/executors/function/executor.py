@@ -104,8 +104,12 @@ class FunctionExecutor:
         if in_threads:
             self._threads.submit(in_threads)
 
-    def cancel(self, run_id: int, reason: str) -> bool:
-        """Async functions are cancelled, sync ones find their flag set; what has not begun ends at once."""
+    def cancel(self, run_id: int, reason: str, *, grace_seconds: float | None = None) -> bool:
+        """Async functions are cancelled, sync ones find their flag set; what has not begun ends at once.
+
+        Nothing here can be forced, so no grace changes anything.
+        """
+        del grace_seconds
         calls = [call for call in list(self._calls.values()) if call.work.run_id == run_id]
         for call in calls:
             self._end(call, (State.CANCELLED, "cancelled", reason))

@@ -1,0 +1,166 @@
+"""Each check of the doctor, on a database that is well and on one that really has the trouble."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from sqlalchemy.engine import make_url
+
+from timeball.app.wiring import connect
+from timeball.cli.doctor import command
+from timeball.errors import StoreError, Unavailable
+from timeball.service import doctor
+from timeball.service.doctor import Finding, Verdict, examine
+from timeball.settings import Settings
+from timeball.store import Store, open_store
+from timeball.store.database import sql
+from timeball.store.inspection import Inspection, Probe, refuse_unfit
+
+
+def verdicts(store: Store, url: str) -> dict[str, Verdict]:
+    return {finding.check: finding.verdict for finding in examine(store, Settings(database_url=url))}
+
+
+def execute(store: Store, statement: str) -> None:
+    with store.database.transaction() as tx:
+        tx.count(sql(statement))
+
+
+def test_a_database_that_is_well_passes_every_check(store: Store, database_url: str) -> None:
+    found = verdicts(store, database_url)
+    assert set(found.values()) == {Verdict.OK}
+    names = {"answers", "schema", "writes", "clock"}
+    lite = {"journal", "file system", "permissions", "disk"}
+    assert set(found) == names | (lite if database_url.startswith("sqlite") else {"session", "pooler"})
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("DELETE FROM timeball_lease", "lease row"),
+        ("UPDATE timeball_schema SET version_num = '9999'", "newer"),
+        ("DROP TABLE timeball_schema", "no Timeball schema"),
+    ],
+)
+def test_a_schema_that_is_not_ours_or_a_lease_row_that_is_missing_fails(
+    store: Store, database_url: str, statement: str, words: str
+) -> None:
+    execute(store, statement)
+    failed = [f for f in examine(store, Settings(database_url=database_url)) if f.verdict is Verdict.FAIL]
+    assert [finding.check for finding in failed] == ["schema"]
+    assert words in failed[0].found
+
+
+def test_a_server_that_only_reads_fails(store: Store, postgres_url: str) -> None:
+    other = open_store(postgres_url)
+    try:
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            name = str(make_url(postgres_url).database)
+            admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")  # pyright: ignore
+        assert verdicts(other, postgres_url)["writes"] is Verdict.FAIL
+    finally:
+        other.close()
+
+
+def test_a_file_that_may_not_be_written_fails_and_one_that_all_may_write_is_told(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "x.db"
+    file.touch(mode=0o600)
+    assert doctor.permissions(file).verdict is Verdict.OK
+    file.chmod(0o666)
+    assert doctor.permissions(file).verdict is Verdict.WARN
+    real = os.access
+    with pytest.MonkeyPatch.context() as patch:  # root may write everything
+        patch.setattr(os, "access", lambda path, mode: path != file and real(path, mode))
+        assert doctor.permissions(file).verdict is Verdict.FAIL
+
+
+def test_sessions_without_our_limits_or_isolation_fail_and_no_instance_starts(postgres_url: str) -> None:
+    store = open_store(postgres_url)
+    good = Inspection(store.database).session()
+    assert doctor.session(good).verdict is Verdict.OK
+    for name, value in (("lock_timeout", "0"), ("statement_timeout", "0"), ("transaction_isolation", "serializable")):
+        finding = doctor.session({**good, name: value})
+        assert finding.verdict is Verdict.FAIL
+        assert f"{name} = {value}" in finding.found
+    refuse_unfit(store.database)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(StoreError, match="READ COMMITTED"):
+        patch.setattr(Inspection, "session", lambda _: {**good, "transaction_isolation": "repeatable read"})
+        refuse_unfit(store.database)
+    store.close()
+
+
+def test_no_instance_starts_on_a_standby(store: Store, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Inspection, "standby", lambda _: True)
+    assert verdicts(store, database_url)["writes"] is Verdict.FAIL
+    if database_url.startswith("postgresql"):
+        engine = connect(Settings(database_url=database_url)).engine()
+        with pytest.raises(Unavailable, match="standby"):
+            engine.start()
+        assert not store.members.all("default")
+
+
+def test_a_pooler_that_changes_sessions_between_transactions_is_seen(postgres_url: str) -> None:
+    ask = "SELECT pg_backend_pid(), current_setting('timeball.mark', true)"
+    with psycopg.connect(postgres_url) as one, psycopg.connect(postgres_url) as two:
+        one.execute("SET timeball.mark = 'ours'")
+        probes = [Probe(*session.execute(ask).fetchone()) for session in (one, two, one)]  # type: ignore[misc]
+        one.execute("RESET ALL")
+        reset = Probe(*one.execute(ask).fetchone())  # type: ignore[misc]
+    assert doctor.pooler(probes[:1] * 3).verdict is Verdict.OK
+    assert "2 server processes" in doctor.pooler(probes).found
+    assert doctor.pooler([reset]).verdict is Verdict.FAIL
+    store = open_store(postgres_url)
+    assert len(set(Inspection(store.database).probes())) == 1
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict"),
+    [
+        (lambda: doctor.clock(1_900_000), Verdict.OK),
+        (lambda: doctor.clock(-2_100_000), Verdict.WARN),
+        (lambda: doctor.journal("delete"), Verdict.FAIL),
+        (lambda: doctor.disk(2 << 30), Verdict.OK),
+        (lambda: doctor.disk(200 << 20), Verdict.WARN),
+        (lambda: doctor.disk(1 << 20), Verdict.FAIL),
+    ],
+)
+def test_figures_are_judged(check: Callable[[], Finding], verdict: Verdict) -> None:
+    finding = check()
+    assert finding.verdict is verdict
+    assert bool(finding.right) is (verdict is not Verdict.OK)
+
+
+def test_a_file_on_a_network_file_system_fails(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("/dev/sda1 / ext4 rw 0 0\nserver:/x /srv/all\\040data nfs4 rw 0 0\n")
+    assert doctor.file_system(Path("/srv/all data/t.db"), mounts).verdict is Verdict.FAIL
+    assert doctor.file_system(Path("/srv/t.db"), mounts).verdict is Verdict.OK
+    assert doctor.file_system(Path("/srv/t.db"), tmp_path / "none").verdict is Verdict.WARN
+
+
+def test_a_server_that_does_not_answer_is_the_only_finding() -> None:
+    url = "postgresql://postgres:hidden@127.0.0.1:1/x"
+    store = open_store(url)
+    (finding,) = examine(store, Settings(database_url=url))
+    assert (finding.check, finding.verdict) == ("answers", Verdict.FAIL)
+    assert "hidden" not in str(finding)
+    store.close()
+
+
+def test_the_command_says_it_in_a_table_or_in_json_and_by_its_status(store: Store, database_url: str) -> None:
+    good = CliRunner().invoke(command, ["--db", database_url])
+    assert good.exit_code == 0
+    assert good.output.startswith("CHECK")
+    execute(store, "DELETE FROM timeball_lease")
+    bad = CliRunner().invoke(command, ["--db", database_url, "--json"])
+    assert bad.exit_code == 1
+    document = json.loads(bad.output)
+    assert document["ok"] is False
+    assert {c["check"]: c["verdict"] for c in document["checks"]}["schema"] == "fail"
