@@ -81,5 +81,5 @@ def test_wrong_bounds_are_named(bounds: dict[str, str], words: str) -> None:
 
 
 def test_a_chain_takes_no_calendar() -> None:
-    with pytest.raises(ScheduleError, match="@after"):
+    with pytest.raises(ScheduleError, match="follows its runs"):
         make("@after 30s", calendar={"exclude": ["sat,sun"]})
