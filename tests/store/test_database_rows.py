@@ -77,9 +77,6 @@ def test_db_010_one_broken_definition_is_set_aside_and_shown_and_the_others_run_
     assert ("job-07", tick + MINUTE) in bench.calls
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a claim that holds one unreadable definition loses its whole batch, again and again"
-)
 def test_db_010_a_planned_run_whose_definition_cannot_be_read_does_not_hold_up_the_others(bench: Bench) -> None:
     tick = parse_instant("2030-06-05T12:01:00Z")
     bench.set_clock(BEGIN)
@@ -100,6 +97,21 @@ def test_db_010_a_planned_run_whose_definition_cannot_be_read_does_not_hold_up_t
         owner.runner.step()
         eventually(lambda: not owner.runner.load())
     assert sorted(bench.calls) == [(f"job-{number:02}", tick) for number in range(20) if number != 7]
+
+
+def test_db_010_a_run_that_was_taken_with_an_unreadable_definition_fails_and_says_so(bench: Bench) -> None:
+    bench.set_clock(BEGIN)
+    one = bench.instance("one")
+    job = bench.jobs.create("job", bench.define("none", overlap="allow"))
+    bench.jobs.trigger("job")
+    corrupt(bench, "timeball_job_version", "job_id", job.id, job.definition.to_json().replace('"overlap"', '"overlop"'))
+    one.claimer._backlog = True
+    one.claimer.step()
+    eventually(lambda: not one.runner.load())
+    one.settler.step()
+    (run,) = bench.runs("job")
+    assert run.state == "failed"
+    assert "unreadable definition" in (run.error or "")
 
 
 @pytest.mark.parametrize("leading", ["older", "newer"])

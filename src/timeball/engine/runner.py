@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from timeball.clock import ClusterClock
-from timeball.engine.definitions import Known
+from timeball.engine.definitions import UNREADABLE, Known
 from timeball.executors.registry import Registry
 from timeball.model.job import Definition
 from timeball.model.run import Kind, Outcome, Work
@@ -97,7 +97,7 @@ class Runner:
         works: list[Work] = []
         with self._lock:
             for start in started:
-                entry = known[(start.job_id, start.job_version)]
+                entry = known.get((start.job_id, start.job_version), UNREADABLE)
                 work = self._work(start, entry, now_mono + max(0, start.ready_at - now))
                 works.append(work)
                 self._executing[(work.run_id, work.attempt)] = Executing(work, entry.definition, owner)
