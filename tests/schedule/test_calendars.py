@@ -268,6 +268,21 @@ def test_definitions_of_before_read_and_write_the_same_text() -> None:
     assert Definition.from_json(text).calendar == {}
 
 
+def test_a_search_goes_over_a_hundred_closed_stretches() -> None:
+    rules = [f"{year}-12-25" for year in range(2000, 2101)]
+    schedule = apply_calendar(parse("0 12 25 12 *"), {"exclude": rules})
+    assert schedule.next_after(us(datetime(2000, 1, 1))) == us(datetime(2101, 12, 25, 12))
+    assert schedule.previous_before(us(datetime(2101, 1, 1))) == us(datetime(1999, 12, 25, 12))
+
+
+def test_ticks_that_move_into_a_gap_are_one_tick_on_its_first_instant() -> None:
+    inner = parse("@every 15m0.5s", timezone="Europe/Berlin")
+    schedule = apply_calendar(inner, {"exclude": ["2024-03-30"], "roll": "next"})
+    gap = us(datetime(2024, 3, 31, 1))
+    assert schedule.next_after(gap - 1) == gap
+    assert schedule.count_between(gap - 1, gap + SECOND - 1) == 1
+
+
 def test_a_schedule_that_is_closed_whenever_it_is_due_ends_its_search() -> None:
     schedule = apply_calendar(parse("0 12 * * sat"), {"exclude": ["sat"]})
     assert schedule.next_after(0) is None
