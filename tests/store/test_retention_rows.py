@@ -16,7 +16,7 @@ BEGIN = "2030-06-05T12:00:00Z"
 BATCH_MAX = 1000
 OLD_RUNS = (
     "INSERT INTO timeball_run (job_id, job_version, kind, due_at, state, handler, ready_at, start_by, ended_at) "
-    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) "
+    "WITH RECURSIVE n(i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < {count}) "
     "SELECT {job_id}, 1, 'scheduled', {until} - i * {every}, '{state}', 'function:note', "
     "{until} - i * {every}, {until}, {ended} FROM n"
 )
@@ -99,6 +99,24 @@ def test_ret_001_many_successes_do_not_push_out_the_failures(bench: Bench) -> No
     history(bench, "job", 100, every=HOUR // 4)
     clean(bench, one)
     assert count(bench, "state = 'failed'") == 3
+
+
+def test_ret_003_a_deleted_job_with_many_runs_is_emptied_by_the_janitor_in_batches(bench: Bench) -> None:
+    bench.set_clock(BEGIN)
+    one = leader(bench)
+    bench.jobs.create("big", bench.define("0 0 1 1 *"))
+    bench.jobs.create("small", bench.define("0 0 1 1 *"))
+    history(bench, "big", 50_000)
+    history(bench, "small", 100)
+    big = bench.jobs.get("big").id
+    bench.jobs.delete("big")
+    assert [job.name for job in bench.jobs.list()] == ["small"]
+    assert count(bench, f"job_id = {big}") == 50_000  # the request removed none of them
+    assert 0 < clean(bench, one) <= BATCH_MAX  # by number
+    assert count(bench, f"job_id = {big}") < 50_000
+    bench.move_clock(31 * DAY)
+    assert 0 < clean(bench, one) <= BATCH_MAX  # by age
+    assert count(bench, f"job_id = {big}") == 0
 
 
 @pytest.mark.parametrize("state", sorted(FATES))
