@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 MICROS = 1_000_000
 STEP_BACK_US = 1_000_000
+DRIFT_PART = 5_000
+"""Two clocks drift apart by one part in so many at most (200 ppm; the usual quartz does 50)."""
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -63,6 +65,7 @@ class ClusterClock:
         self._lock = threading.Lock()
         self._offset_us: int | None = None
         self.error_us = 0
+        self._sampled_at = 0
         self.steps_back = 0
         """How often the database's clock was seen to go back by more than `STEP_BACK_US`."""
 
@@ -73,13 +76,18 @@ class ClusterClock:
     def adopt(self, sample: Sample) -> int:
         """Take a new sample; return by how many microseconds the database's clock moved against ours.
 
-        The first sample returns 0. Within the error bounds of both samples the movement is 0 as well.
+        The first sample returns 0. Within the error bounds of both samples the movement is 0 as well, and the one that
+        is known better stays: a slow answer must not make the clock worse.
         """
         offset = sample.database_us - (sample.sent_us + sample.received_us) // 2
         with self._lock:
-            old, old_error = self._offset_us, self.error_us
-            self._offset_us, self.error_us = offset, sample.error_us
-        if old is None or abs(offset - old) <= old_error + sample.error_us:
+            age = max(0, sample.sent_us - self._sampled_at)
+            old, old_error = self._offset_us, self.error_us + age // DRIFT_PART
+            same = old is not None and abs(offset - old) <= old_error + sample.error_us
+            if same and old_error < sample.error_us:
+                return 0
+            self._offset_us, self.error_us, self._sampled_at = offset, sample.error_us, sample.received_us
+        if old is None or same:
             return 0
         self.steps_back += offset - old < -STEP_BACK_US
         return offset - old

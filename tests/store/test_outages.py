@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sqlalchemy import event
+
 from tests.store.scene import HOUR, SECOND, Scene
 from timeball.clock import ClusterClock, Sample
 from timeball.engine.lease import LeaseKeeper
@@ -72,3 +74,17 @@ def test_a_lease_that_lay_vacant_shows_an_outage_and_a_freed_one_does_not(store:
     assert again.term is not None
     assert again.term.epoch == term.epoch + 2
     assert store.reaps.expire_members(again.term) == ["silent"]
+
+
+def test_the_time_to_connect_is_no_part_of_a_look_at_the_clock(store: Store) -> None:
+    """Else work begins before its tick after every reconnect: half of that time is taken for the answer's way back."""
+    monotonic = [1_000_000]
+
+    def slowly(*_: object) -> None:
+        monotonic[0] += 900_000
+
+    store.close()
+    event.listen(store.database._work, "connect", slowly)
+    sample = store.members.sample(lambda: monotonic[0])
+    assert monotonic[0] == 1_900_000
+    assert sample.error_us == 0

@@ -117,3 +117,17 @@ def test_instants_go_to_text_and_back() -> None:
     assert format_instant(parse_instant("2026-12-01T10:00:00+01:00")) == "2026-12-01T09:00:00.000000Z"
     with pytest.raises(ValueError, match="no offset"):
         parse_instant("2026-12-01T10:00:00")
+
+
+def test_a_slow_answer_does_not_replace_what_a_quick_one_has_found_until_that_is_too_old() -> None:
+    now = [1_000_000]
+    clock = ClusterClock(lambda: now[0])
+    clock.adopt(Sample(database_us=5_000_000, sent_us=999_900, received_us=1_000_100))
+    assert clock.adopt(Sample(database_us=5_000_100, sent_us=1_000_000, received_us=1_900_000)) == 0
+    assert (clock.at(1_000_000), clock.error_us) == (5_000_000, 100)
+    assert clock.adopt(Sample(database_us=9_000_000, sent_us=2_000_000, received_us=2_900_000)) == 2_550_000
+    clock.adopt(Sample(database_us=9_600_000, sent_us=3_000_000, received_us=3_000_200))
+    assert clock.error_us == 100
+    later = 3_000_000 + 3600 * 1_000_000
+    clock.adopt(Sample(database_us=9_600_000 + 3600 * 1_000_000, sent_us=later, received_us=later + 20_000))
+    assert clock.error_us == 10_000

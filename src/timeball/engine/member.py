@@ -8,7 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 
-from timeball.clock import ClusterClock, Sample, seconds_to_us
+from timeball.clock import ClusterClock, seconds_to_us
 from timeball.errors import Duplicate
 from timeball.events.bus import Bus
 from timeball.events.facts import ClockStepped, InstanceGivenUp, InstanceJoined
@@ -95,10 +95,7 @@ class Member:
             self._trusted_until = 0
 
     def _sample_clock(self) -> None:
-        sent = self._clock.monotonic()
-        database_us = self._store.members.clock()
-        sample = Sample(database_us=database_us, sent_us=sent, received_us=self._clock.monotonic())
-        moved = self._clock.adopt(sample)
+        moved = self._clock.adopt(self._store.members.sample(self._clock.monotonic))
         if abs(moved) >= CLOCK_STEP_TOLD_US:
             self._bus.publish(ClockStepped(by_us=moved))
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from timeball.selftest.evidence import BEGIN, Mark
 from timeball.selftest.history import Change, History, LedgerRun, Version, Violation
 
-EARLY_MAX_US = 100_000
+EARLY_MAX_US = 20_000
 """How long before its tick a begin may be marked. An instance knows the database's clock only by half a round trip, and
 the start's own condition (`start_lead_max_seconds`) bounds what that can do."""
 NOT_STARTED = frozenset({"planned", "claimed", "missed", "skipped"})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from timeball.clock import Sample
 from timeball.errors import Duplicate
 from timeball.model.cluster import Instance, InstanceState
 from timeball.store.database import Database, Row, sql
@@ -47,6 +48,13 @@ class Members:
         """The database's clock, in microseconds."""
         with self._db.snapshot() as tx:
             return tx.now()
+
+    def sample(self, monotonic: Callable[[], int]) -> Sample:
+        """Look at the database's clock. Opening a connection and a transaction is no part of the round trip."""
+        with self._db.snapshot() as tx:
+            tx.now()
+            sent = monotonic()
+            return Sample(database_us=tx.now(), sent_us=sent, received_us=monotonic())
 
     def join(self, instance: Instance, *, lifetime_us: int) -> None:
         """Take part. `instance.id` must be new; the times are the database's."""
