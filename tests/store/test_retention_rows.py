@@ -90,7 +90,6 @@ def test_ret_001_a_year_never_holds_more_than_the_limits(bench: Bench) -> None:
     assert count(bench, "state = 'succeeded'") == 0
 
 
-@pytest.mark.xfail(strict=True, reason="retention counts all ended runs of a job together")
 def test_ret_001_many_successes_do_not_push_out_the_failures(bench: Bench) -> None:
     bench.set_clock(BEGIN)
     one = leader(bench, retention_runs_per_job=20)

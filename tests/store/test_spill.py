@@ -219,3 +219,17 @@ def test_the_folder_is_that_of_the_service_or_of_the_user(monkeypatch: pytest.Mo
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     monkeypatch.setenv("STATE_DIRECTORY", "/service:/other")
     assert spill_folder("auto") == Path("/service/timeball-spill")
+
+
+def test_nothing_new_begins_while_as_many_outcomes_wait_as_may(bench: Bench, folder: Path) -> None:
+    owner = instance(bench, folder, "owner", settle_queue_max=1)
+    begin(bench, owner, "first")
+    bench.release.set()
+    eventually(lambda: owner.runner.load() == 0)
+    bench.jobs.create("second", bench.define("none"))
+    run_id = bench.jobs.trigger("second")
+    owner.claimer.step()
+    assert run_of(bench, run_id).state == "planned"
+    owner.settler.step()
+    owner.claimer.step()
+    assert run_of(bench, run_id).state == "claimed"

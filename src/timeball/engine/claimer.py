@@ -33,6 +33,7 @@ class Claimer:
         definitions: DefinitionCache,
         gate: StartGate,
         on_claimed: Callable[[], None],
+        outcomes_full: Callable[[], bool],
     ) -> None:
         self._store = store
         self._settings = settings
@@ -43,6 +44,7 @@ class Claimer:
         self._definitions = definitions
         self._gate = gate
         self._on_claimed = on_claimed
+        self._outcomes_full = outcomes_full
         self._execute = Execute(settings.execute)
         self._requires = label_sets(settings.labels)
         self._backlog = False
@@ -52,8 +54,8 @@ class Claimer:
         """Claim one batch. Returns seconds until the next; 0 when there is more and room for it."""
         room = min(self._settings.runs_max - self._runner.load() - len(self._held), self._settings.claim_batch_max)
         term = self._lease.term()
-        self.starved = room <= 0
-        if room <= 0 or not self._may_claim(term):
+        self.starved = room <= 0 or self._outcomes_full()
+        if self.starved or not self._may_claim(term):
             return self._settings.poll_seconds
         proof = term if self._execute is Execute.LEADER else None
         capability = Capability(handlers=self._runner.handlers(), requires=self._requires)

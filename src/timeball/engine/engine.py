@@ -100,6 +100,7 @@ class Engine:
             self.definitions,
             gate,
             lambda: self._wake("start"),
+            lambda: self.settler.full,
         )
         self.starter = Starter(
             store,

@@ -6,7 +6,10 @@ from timeball.model.cluster import Term
 from timeball.store.database import Database, Transaction, sql
 from timeball.store.leases import Leases
 
-_FATES = "('succeeded', 'failed', 'timed_out', 'cancelled', 'skipped', 'missed', 'lost')"
+SURPLUS_MAX = 300
+_FAILURES = "('failed', 'timed_out', 'lost')"
+_OTHERS = "('succeeded', 'cancelled', 'skipped', 'missed')"
+_FATES = f"({_FAILURES[1:-1]}, {_OTHERS[1:-1]})"
 
 
 class Purges:
@@ -25,10 +28,13 @@ class Purges:
         self._jobs = sql(
             "SELECT id FROM timeball_job WHERE namespace = :namespace AND id > :after ORDER BY id LIMIT :limit"
         )
-        self._surplus = sql(
-            f"SELECT id, due_at FROM timeball_run WHERE job_id = :job_id AND state IN {_FATES} AND due_at <= :until "
-            f"ORDER BY due_at DESC LIMIT :limit OFFSET :keep"
-        )
+        self._surplus = [
+            sql(
+                f"SELECT id, due_at FROM timeball_run WHERE job_id = :job_id AND state IN {states} "
+                f"AND due_at <= :until ORDER BY due_at DESC LIMIT :limit OFFSET :keep"
+            )
+            for states in (_FAILURES, _OTHERS)
+        ]
         self._runs = sql(f"DELETE FROM timeball_run WHERE id {ids} AND state IN {_FATES}")
         gone = d.rows("v", "gone", id="BIGINT", until="BIGINT")
         self._lock_jobs = sql(f"SELECT id FROM timeball_job WHERE id {ids} ORDER BY id {d.lock}")
@@ -63,17 +69,24 @@ class Purges:
         return self._db.transact(work)
 
     def runs_by_count(self, term: Term, *, keep: int, until: int, after_job: int, limit: int = 50) -> int | None:
-        """Remove what a job has beyond its newest `keep` ended runs; the job to go on from, or None."""
+        """Remove what a job has beyond its newest `keep` failures and `keep` others; the job to go on from, or None.
+
+        Counted apart, so that the many successes of a frequent job do not push out the few failures.
+        """
 
         def work(tx: Transaction) -> int | None:
             self._leases.prove(tx, term)
             jobs = [row[0] for row in tx.all(self._jobs, namespace=term.namespace, after=after_job, limit=limit)]
             removed = 0
             for job_id in jobs:
-                surplus = tx.all(self._surplus, job_id=job_id, until=until, keep=keep, limit=1000)
+                surplus = [
+                    row
+                    for statement in self._surplus
+                    for row in tx.all(statement, job_id=job_id, until=until, keep=keep, limit=SURPLUS_MAX)
+                ]
                 self._remove(tx, [(row[0], job_id, row[1]) for row in surplus])
                 removed += len(surplus)
-                if removed >= 1000:
+                if removed >= SURPLUS_MAX:  # one of them may have come full: look at this job again
                     return job_id - 1
             return jobs[-1] if len(jobs) == limit else None
 
