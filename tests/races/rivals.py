@@ -152,6 +152,16 @@ class Rivals:
                 winning.result()
             return losing.result()
 
+    @contextlib.contextmanager
+    def standing(self, act: Callable[[], T], *, before: TextClause) -> Generator[Side[T]]:
+        """The other side, which stands before a statement of its transaction while this lasts."""
+        hold = Hold(self.theirs, before)
+        with hold.placed():
+            side = Side(act)
+            eventually(lambda: hold.reached.is_set() or side.done)
+            assert hold.reached.is_set(), f"it never came to its statement: {side.result()}"
+            yield side
+
     def beside(self, act: Callable[[], T]) -> Side[T]:
         """A third party, on a thread of its own."""
         return Side(act)

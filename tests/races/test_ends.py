@@ -12,6 +12,7 @@ from tests.races.rivals import MEETINGS, ROLLBACK
 from tests.store.scene import Scene
 from tests.store.stepped import eventually
 from timeball.store.claims import Started
+from timeball.store.database import sql
 from timeball.store.reaps import LostRun, Orphan
 from timeball.store.runs import StoredRun
 
@@ -170,7 +171,7 @@ def test_a_rerun_that_comes_after_the_stop_stays_lost(arena: Arena, meeting: str
         lambda: lose(arena, arena.one, orphan, rerun=True),
         lambda: stop(arena.two, job),
         meeting,
-        before=arena.mine.reaps._lose,
+        before=arena.mine.reaps._lock_jobs,
     )
     assert stored(arena.one, started).state == ("planned" if meeting == ROLLBACK else "lost")
 
@@ -183,29 +184,33 @@ def test_a_retry_that_comes_after_the_stop_is_not_planned(arena: Arena, meeting:
         lambda: arena.one.settle(started, "failed", retry_at=arena.one.now()),
         lambda: stop(arena.two, job),
         meeting,
-        before=arena.mine.settles._end,
+        before=arena.mine.settles._lock_jobs,
     )
     assert stored(arena.one, started).state == ("planned" if meeting == ROLLBACK else "failed")
 
 
 @on_postgresql
-def test_a_retry_and_a_stop_that_lock_in_opposite_order_both_end_and_nothing_is_planned(arena: Arena) -> None:
-    """The settle has its run and wants the job, the stop has the job and wants the run: one of them is tried again."""
-    started = arena.running()
+@pytest.mark.parametrize("ending", ["retry", "rerun"])
+def test_who_wants_a_run_again_waits_for_the_stop_with_the_run_still_free(arena: Arena, ending: str) -> None:
+    """Both lock the job and then its runs: in opposite orders each would wait for the other."""
+    started = arena.orphaned(on_lost="rerun")
+    orphan = orphan_of(arena)
     job = arena.mine.jobs.get("default", "job")
-    answered: list[int] = []
 
-    def halfway() -> None:
-        side = arena.beside(lambda: answered.append(stop(arena.two, job).removed_runs))
-        eventually(lambda: arena.waiting() or side.done)
+    def again() -> object:
+        if ending == "retry":
+            return arena.one.settle(started, "failed", retry_at=arena.one.now())
+        return lose(arena, arena.one, orphan, rerun=True)
 
-    arena.late(
-        lambda: arena.one.settle(started, "failed", retry_at=arena.one.now()),
-        halfway,
-        before=arena.mine.settles._lock_jobs,
-    )
-    eventually(lambda: bool(answered))
-    assert stored(arena.one, started).state in {"failed", "cancelled"}
+    with arena.standing(lambda: stop(arena.two, job), before=arena.theirs.changes._live_runs) as stopping:
+        waiting = arena.beside(again)
+        eventually(lambda: arena.waiting() or waiting.done)
+        with arena.mine.database.transaction() as tx:
+            free = tx.all(sql("SELECT id FROM timeball_run WHERE id = :id FOR UPDATE NOWAIT"), id=started.run_id)
+        assert [row[0] for row in free] == [started.run_id]
+    stopping.result()
+    waiting.result()
+    assert stored(arena.one, started).state in {"failed", "lost"}
     assert arena.one.claim(arena.b) == []
 
 

@@ -177,9 +177,6 @@ def test_db_012_nothing_of_a_job_is_removed_because_no_instance_has_its_function
     assert audit(bench.store, "default").violations == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="each misfire is judged alone: run_once keeps one run of each day that nobody took"
-)
 def test_db_012_what_nobody_could_run_for_days_runs_once_when_somebody_can(bench: Bench) -> None:
     noon = parse_instant("2030-06-05T12:01:00Z")
     calls = without_its_function_for_15_days(bench)

@@ -69,6 +69,7 @@ class Planner:
             self._rewound = seen
         now = self._clock.now()
         due = self._store.plans.due(term.namespace, until=now + self._horizon_us, limit=self._settings.plan_batch_max)
+        # Asks too much rather than too little: most jobs follow no run, and their texts are not parsed for that.
         following = [job.id for job in due if "@after" in job.definition.casefold()]
         last = self._store.plans.last_runs(following)
         plans = [plan for job in due if (plan := self._plan(term, job, now, last.get(job.id))) is not None]

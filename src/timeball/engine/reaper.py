@@ -8,9 +8,9 @@ from timeball.errors import InvalidInput
 from timeball.events.bus import Bus
 from timeball.events.facts import InstancesExpired, RunsLost, TicksMissed
 from timeball.model.cluster import Term
-from timeball.model.job import Definition
+from timeball.model.job import Definition, Misfire, Overlap
 from timeball.policy.lost import LostVerdict, decide_lost
-from timeball.policy.misfire import catch_up_by, keep_count, split_kept
+from timeball.policy.misfire import catch_up_by, keep_count, split_kept, start_by
 from timeball.settings import Settings
 from timeball.store import Store
 from timeball.store.reaps import LostRun, MisfireVerdict, Orphan, OverdueJob
@@ -57,8 +57,9 @@ class Reaper:
 
     def _misfire(self, job: OverdueJob, now: int) -> MisfireVerdict:
         verdict = decide_misfires(job, now)
-        if verdict.missed:
-            self._bus.publish(TicksMissed(job=str(job.job_id), count=len(verdict.missed), reason=verdict.reason))
+        missed = len(verdict.missed) + len(verdict.superseded)
+        if missed:
+            self._bus.publish(TicksMissed(job=str(job.job_id), count=missed, reason=verdict.reason))
         return verdict
 
 
@@ -67,9 +68,9 @@ def decide_misfires(job: OverdueJob, now: int) -> MisfireVerdict:
     try:
         definition = Definition.from_json(job.definition)
     except InvalidInput as error:
-        missed = [run_id for run_id, _, start_by in job.rows if start_by < now]
+        missed = [run_id for run_id, _, limit in job.rows if limit < now]
         return MisfireVerdict(missed=missed, kept=(), reason=f"misfire: the definition is broken: {error}"[:200])
-    misfired = [(due, run_id) for run_id, due, start_by in job.rows if start_by < now]
+    misfired = [(due, run_id) for run_id, due, limit in job.rows if limit < now]
     last = misfired[-1][0] if misfired else 0
     later = any(due > last for _, due, _ in job.rows)
     keep = keep_count(definition, len(misfired), later_overdue=later)
@@ -80,7 +81,15 @@ def decide_misfires(job: OverdueJob, now: int) -> MisfireVerdict:
         missed=[run_id for due, run_id in misfired if due in given_up],
         kept=[(run_id, catch_up_by(definition, due, NO_LIMIT)) for due, run_id in misfired if due not in given_up],
         reason=f"misfire: nobody could start it in time; policy {definition.misfire}",
+        superseded=_superseded(definition, job, last),
     )
+
+
+def _superseded(definition: Definition, job: OverdueJob, last: int) -> list[int]:
+    """Runs that were kept by `run_once` when they misfired, and wait still now that a later tick has misfired too."""
+    if definition.misfire != Misfire.RUN_ONCE or definition.overlap == Overlap.QUEUE:
+        return []
+    return [run_id for run_id, due, limit in job.rows if due < last and limit > start_by(definition, due)]
 
 
 def _verdict(orphan: Orphan) -> LostVerdict:

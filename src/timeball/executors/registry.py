@@ -80,8 +80,7 @@ class Registry:
 
     def cancel(self, run_id: int, reason: str, *, grace_seconds: float | None = None) -> bool:
         """Ask the work of a run to end; False when it is not running here. `grace_seconds`: force it after so long."""
-        limit = {} if grace_seconds is None else {"grace_seconds": grace_seconds}
-        found = [executor.cancel(run_id, reason, **limit) for executor in self._executors.values()]
+        found = [executor.cancel(run_id, reason, grace_seconds=grace_seconds) for executor in self._executors.values()]
         return any(found)
 
     def running(self) -> Sequence[int]:

@@ -74,10 +74,9 @@ class Definition:
 
     `dst`: the rule for daylight saving; empty means that of the dialect. `start_at`, `end_at`: the first and the last
     instant at which a tick may be, as `@at` writes them; empty: no end on that side. `calendar`: when the schedule is
-    closed (see `model.calendar`). `jitter_seconds`: each run is ready up
-    to that long after its tick, by a draw that never changes for a tick. `executor` and `target` say what to run (the
-    executor checks them), `args` goes along as a JSON object. `on_isolation`: empty means `stop` where a lost run
-    is run again, else `keep`.
+    closed (see `model.calendar`). `jitter_seconds`: each run is ready up to that long after its tick, by a draw that
+    never changes for a tick. `executor` and `target` say what to run (the executor checks them), `args` goes along as
+    a JSON object. `on_isolation`: empty means `stop` where a lost run is run again, else `keep`.
     """
 
     schedule: str

@@ -51,29 +51,32 @@ def examine(store: Store, settings: Settings) -> list[Finding]:
     first = answers(inspection)
     if first.verdict is Verdict.FAIL:
         return [first]
-    checks: list[Callable[[], Finding]] = [
-        lambda: schema(store, settings),
-        lambda: writes(inspection),
-        lambda: clock(inspection.clock() - wall_us()),
-    ]
+    checks: dict[str, Callable[[], Finding]] = {
+        "schema": lambda: schema(store, settings),
+        "writes": lambda: writes(inspection),
+        "clock": lambda: clock(inspection.clock() - wall_us()),
+    }
     file = inspection.file()
     if inspection.postgres:
-        checks += [lambda: session(inspection.session()), lambda: pooler(inspection.probes())]
+        checks |= {
+            "session": lambda: session(inspection.session()),
+            "pooler": lambda: pooler(inspection.probes()),
+        }
     elif file is not None:
-        checks += [
-            lambda: journal(inspection.journal_mode()),
-            lambda: file_system(file, Path("/proc/mounts")),
-            lambda: permissions(file),
-            lambda: disk(shutil.disk_usage(file.parent).free),
-        ]
-    return [first, *(_tried(check) for check in checks)]
+        checks |= {
+            "journal": lambda: journal(inspection.journal_mode()),
+            "file system": lambda: file_system(file, Path("/proc/mounts")),
+            "permissions": lambda: permissions(file),
+            "disk": lambda: disk(shutil.disk_usage(file.parent).free),
+        }
+    return [first, *(_tried(name, check) for name, check in checks.items())]
 
 
-def _tried(check: Callable[[], Finding]) -> Finding:
+def _tried(name: str, check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except (StoreError, OSError) as error:
-        return Finding(check="question", verdict=Verdict.FAIL, found=str(error), right="an answer")
+        return Finding(check=name, verdict=Verdict.FAIL, found=str(error), right="an answer")
 
 
 def answers(inspection: Inspection) -> Finding:

@@ -126,18 +126,25 @@ class JobService:
         As stored it is where planning goes on, beyond what is planned.
         """
         now = self._store.members.clock()
-        return [dataclasses.replace(job, next_due_at=self._next_tick(job, now)) for job in jobs]
+        schedules = {job.id: self._readable(job) for job in jobs if job.state is JobState.ACTIVE}
+        following = [job_id for job_id, schedule in schedules.items() if schedule and schedule.follows_runs is not None]
+        coming = self._store.plans.coming(following, after=now) if following else {}
 
-    def _next_tick(self, job: Job, now: int) -> int | None:
-        if job.state is not JobState.ACTIVE:
-            return None
+        def next_tick(job: Job) -> int | None:
+            schedule = schedules.get(job.id)
+            if job.id in coming:
+                return next(iter(coming[job.id]), None)
+            if schedule is not None:
+                return schedule.next_after(now)
+            return job.next_due_at if job.id in schedules else None  # the planner has not seen it yet
+
+        return [dataclasses.replace(job, next_due_at=next_tick(job)) for job in jobs]
+
+    def _readable(self, job: Job) -> Schedule | None:
         try:
-            schedule = self.schedule_of(job)
+            return self.schedule_of(job)
         except InvalidInput:
-            return job.next_due_at  # the planner has not seen it yet
-        if schedule.follows_runs is None:
-            return schedule.next_after(now)
-        return next(iter(self._store.plans.coming([job.id], after=now)[job.id]), None)
+            return None
 
     def next_ticks(self, name: str, count: int) -> tuple[Job, list[int]]:
         """The next ticks of a job after the database's now, as instants; none while it is stopped.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from timeball.clock import local_instant
 from timeball.errors import Conflict, InvalidInput
@@ -47,13 +47,13 @@ class TickService:
         """The coming ticks that are out, as instants, each with the reason."""
         return self._store.skips.coming(job.id, after=self._store.members.clock())
 
-    def _chooser(self, tick: str | None) -> Callable[[Job, int], int]:
-        def choose(job: Job, now: int) -> int:
+    def _chooser(self, tick: str | None) -> Callable[[Job, int, Collection[int]], int]:
+        def choose(job: Job, now: int, out: Collection[int]) -> int:
             if job.state is not JobState.ACTIVE:
                 raise Conflict(f"job {job.name!r} is {job.state.value}: no tick of it is coming")
             schedule = _schedule(job)
             if tick is None:
-                return self._first_in(job, schedule, now)
+                return _first_in(job, schedule, now, out)
             due_at = instant_of(tick, timezone=job.definition.timezone, field="tick")
             if due_at <= now:
                 raise InvalidInput("that instant has passed", hint=_offer(schedule, now), field="tick")
@@ -64,15 +64,6 @@ class TickService:
             return due_at
 
         return choose
-
-    def _first_in(self, job: Job, schedule: Schedule, now: int) -> int:
-        out = self._store.skips.coming(job.id, after=now)
-        due_at = schedule.next_after(now)
-        while due_at in out:
-            due_at = schedule.next_after(due_at)
-        if due_at is None:
-            raise Conflict(f"no tick of job {job.name!r} is coming")
-        return due_at
 
     def _tick(self, job: Job, due_at: int) -> Tick | None:
         definition = job.definition
@@ -88,6 +79,15 @@ class TickService:
 
 def _schedule(job: Job) -> Schedule:
     return schedule_of(job.definition, name=job.name, anchor_at=job.anchor_at)
+
+
+def _first_in(job: Job, schedule: Schedule, now: int, out: Collection[int]) -> int:
+    due_at = schedule.next_after(now)
+    while due_at is not None and due_at in out:
+        due_at = schedule.next_after(due_at)
+    if due_at is None:
+        raise Conflict(f"no tick of job {job.name!r} is coming")
+    return due_at
 
 
 def _offer(schedule: Schedule, now: int) -> str:

@@ -15,6 +15,8 @@ from timeball.store.schema import NO_LIMIT
 from timeball.store.settles import keep_record
 from timeball.store.wake import work_channel
 
+SUPERSEDED = "misfire: a later tick runs in its place; policy run_once"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
@@ -50,11 +52,15 @@ class OverdueJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MisfireVerdict:
-    """Runs that are missed, and runs that may start late after all with their new `start_by`."""
+    """Runs that are missed, and runs that may start late after all with their new `start_by`.
+
+    `superseded`: runs that were kept so before and are missed now, because a later tick runs in their place.
+    """
 
     missed: Sequence[int]
     kept: Sequence[tuple[int, int]]
     reason: str
+    superseded: Sequence[int] = ()
 
 
 class Reaps:
@@ -119,11 +125,11 @@ class Reaps:
             f"WHERE r.job_id {d.any_of('jobs', 'BIGINT')} AND r.state IN ('planned', 'claimed') "
             f"AND r.kind = 'scheduled' AND r.attempt = 1 AND r.ready_at <= {d.now} ORDER BY r.job_id, r.due_at"
         )
-        pending = f"id {ids} AND state IN ('planned', 'claimed') AND start_by < {d.now}"
-        self._miss = sql(
-            f"UPDATE timeball_run SET state = 'missed', reason = :reason, claimable_at = NULL, ended_at = {d.now} "
-            f"WHERE {pending}"
-        )
+        waiting = f"id {ids} AND state IN ('planned', 'claimed')"
+        pending = f"{waiting} AND start_by < {d.now}"
+        miss = f"UPDATE timeball_run SET state = 'missed', reason = :reason, claimable_at = NULL, ended_at = {d.now} "
+        self._miss = sql(f"{miss} WHERE {pending}")
+        self._supersede = sql(f"{miss} WHERE {waiting}")
         self._allow = sql(f"UPDATE timeball_run SET start_by = :start_by WHERE {pending}")
 
     def expire_members(self, term: Term, *, limit: int = 100) -> list[str]:
@@ -181,12 +187,15 @@ class Reaps:
             self._leases.prove(tx, term)
             tx.join_by_hash()
             rows = [(x.orphan.run_id, x.orphan.attempt, x.orphan.fence, x.reason) for x in ordered]
+            # Jobs before runs, as all who change a job lock them.
+            jobs = sorted({x.orphan.job_id for x in ordered if x.rerun})
+            if jobs:
+                tx.all(self._lock_jobs, jobs=tx.list(jobs))
             lost = {
                 row[0] for row in tx.all(self._lose, ids=tx.list([r[0] for r in rows]), **tx.rows("losts", rows, 4))
             }
             again = [x.orphan for x in ordered if x.rerun and x.orphan.run_id in lost]
             if again:
-                tx.all(self._lock_jobs, jobs=tx.list(sorted({o.job_id for o in again})))
                 ids = tx.list([o.run_id for o in again])
                 tx.count(self._keep_record, ids=ids)
                 tx.count(self._rerun, ids=ids, never=NO_LIMIT)
@@ -209,6 +218,9 @@ class Reaps:
                 verdict = decide(job)
                 if verdict.missed:
                     changed += tx.count(self._miss, ids=tx.list(sorted(verdict.missed)), reason=verdict.reason)
+                if verdict.superseded:
+                    ids = tx.list(sorted(verdict.superseded))
+                    changed += tx.count(self._supersede, ids=ids, reason=SUPERSEDED)
                 for run_id, start_by in verdict.kept:
                     changed += tx.count(self._allow, ids=tx.list([run_id]), start_by=start_by)
             if changed:

@@ -103,6 +103,10 @@ class Settles:
 
         def work(tx: Transaction) -> frozenset[int]:
             tx.join_by_hash()
+            # Jobs before runs, as all who change a job lock them.
+            again = sorted({e.job_id for e in ordered if e.retry_at is not None})
+            if again:
+                tx.all(self._lock_jobs, jobs=tx.list(again))
             accepted = {
                 row[0]
                 for row in tx.all(
@@ -131,7 +135,6 @@ class Settles:
         """Further attempts, for jobs that nobody has stopped or changed meanwhile (their rows are locked shared)."""
         if not endings:
             return
-        tx.all(self._lock_jobs, jobs=tx.list(sorted({e.job_id for e in endings})))
         rows = tx.all(self._retriable, ids=tx.list([e.run_id for e in endings]))
         free = {row[0] for row in rows}
         again = [e for e in endings if e.run_id in free]

@@ -5,7 +5,7 @@ A row that a person skipped has no instance; one that the overlap policy skipped
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,17 +71,17 @@ class Skips:
         )
 
     def skip(
-        self, namespace: str, name: str, choose: Callable[[Job, int], int], *, actor: str
+        self, namespace: str, name: str, choose: Callable[[Job, int, Collection[int]], int], *, actor: str
     ) -> tuple[TickChange, int]:
         """Take a coming tick out: when this answers, its run will not start. Returns the change and the instant.
 
-        `choose`: the tick, of the locked job and the database's now. Raises NotFound, Conflict (it has started, or has
-        a fate already).
+        `choose`: the tick, of the locked job, the database's now, and the ticks that are out already. Raises NotFound,
+        Conflict (it has started, or has a fate already).
         """
 
         def work(tx: Transaction) -> tuple[TickChange, int]:
             job, at = self._locked(tx, namespace, name)
-            due_at = choose(job, at)
+            due_at = choose(job, at, {row[0] for row in tx.all(self._coming, job_id=job.id, after=at)})
             row = tx.one(self._run, job_id=job.id, due_at=due_at)
             reason = f"skipped by {actor}"[:REASON_CHARS_MAX]
             if row is None:
