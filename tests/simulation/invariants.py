@@ -116,6 +116,7 @@ class Checker:
         self._ended: dict[tuple[int, int], tuple[int, State]] = {}
         self._started: dict[tuple[int, int], Entry] = {}
         self._lost: set[tuple[int, int]] = set()
+        self._unbegun: set[tuple[int, int]] = set()
         self._fence_of_run: dict[int, int] = {}
         self._fence_of_job: dict[int, int] = {}
         self._answers: dict[int, Answer] = {}
@@ -187,8 +188,15 @@ class Checker:
         elif new in SETTLED and old in (State.RUNNING, State.LOST):
             self._judge_ending(after, self._ended.get(after.key))
         elif again:
-            ended = before.key in self._ended or before.key in self._lost
+            ended = before.key in self._ended or before.key in self._lost or self._given_back(before.key)
             _demand(ended, f"{move}: another attempt, though the last one has not ended")
+
+    def _given_back(self, key: tuple[int, int]) -> bool:
+        """Whether an attempt's start has committed and it has not begun; from now on it must not."""
+        if key in self.begun or key not in self._started:
+            return False
+        self._unbegun.add(key)
+        return True
 
     def _judge_start(self, started: Entry) -> None:
         name, fence = _name(started), started.fence or 0
@@ -205,6 +213,8 @@ class Checker:
         self._fence_of_job[started.job_id] = max(fence, self._fence_of_job.get(started.job_id, 0))
 
     def _judge_ending(self, after: Entry, said: tuple[int, State] | None) -> None:
+        if after.state == State.CANCELLED and self._given_back(after.key):
+            return
         _demand(said == (after.fence, after.state), f"{_name(after)} ended {after.state} by the ledger, but {said}")
 
     def _judge_overlap(self, jobs: set[int]) -> None:
@@ -224,6 +234,7 @@ class Checker:
         key, name = (work.run_id, work.attempt), f"run {work.run_id}.{work.attempt}"
         started = self._started.get(key)
         _demand(key not in self.begun, f"{name} began twice")
+        _demand(key not in self._unbegun, f"{name} began after its instance had said that it had not")
         if started is None:
             raise Violated(f"{name} began though its start was never committed")
         _demand(started.fence == work.fence, f"{name} began with fence {work.fence}, not {started.fence}")

@@ -17,13 +17,14 @@ LOOPS = {
     "starter": 6,
     "runner": 5,
     "settler": 5,
+    "isolation": 2,
     "canceller": 1,
     "reaper": 2,
     "janitor": 1,
     "work": 4,
 }
 """The loops of an instance and how often each has its turn; `work` lets functions come to their end."""
-DRAINING = ("member", "runner", "settler", "canceller", "work")
+DRAINING = ("member", "runner", "settler", "isolation", "canceller", "work")
 
 
 class Died(BaseException):

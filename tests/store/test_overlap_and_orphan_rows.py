@@ -197,3 +197,30 @@ def test_orph_014_a_run_without_a_time_out_is_left_alone_while_its_owner_lives(b
     run = bench.store.runs.get("default", run_id)
     assert (run.state, run.result, run.late) == ("succeeded", '"whole"', False)
     assert audit(bench.store, "default").violations == []
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue"])
+def test_over_001_runs_that_are_caught_up_take_turns_in_the_order_of_their_ticks(bench: Bench, overlap: str) -> None:
+    begin = parse_instant("2030-06-05T13:00:00Z")
+    bench.set_clock(begin - 30 * MINUTE)
+    turns = Turns(bench)
+    bench.jobs.create(
+        "job", bench.define("0 * * * *", "turn", misfire="run_all", catchup_max=6, overlap=overlap, queue_max=10)
+    )
+    ticks = [begin + number * HOUR for number in range(6)]
+    bench.set_clock(ticks[-1] + 5 * MINUTE)
+    engines = [bench.instance(name, claim_batch_max=2) for name in "ab"]  # neither has them all in its hand
+    bench.round(*engines)
+
+    def one_lives() -> bool:
+        bench.round(*reversed(engines))
+        return turns.live == 1
+
+    for _ in ticks:
+        eventually(one_lives)
+        turns.end_one(*engines)
+    assert turns.most == 1
+    assert turns.began == ticks
+    caught_up = [run for run in bench.runs("job") if run.due_at <= ticks[-1]]
+    assert [run.state for run in caught_up] == ["succeeded"] * 6
+    assert audit(bench.store, "default").violations == []

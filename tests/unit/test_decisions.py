@@ -12,7 +12,7 @@ from timeball.engine.reaper import decide_misfires
 from timeball.model.job import Definition
 from timeball.model.states import State
 from timeball.policy.lost import decide_lost
-from timeball.policy.overlap import Candidate, Decision, Running, Verdict, decide_starts
+from timeball.policy.overlap import Candidate, Decision, Elsewhere, Running, Verdict, decide_starts
 from timeball.policy.retry import retry_at
 from timeball.schedule import parse
 from timeball.store.plans import DueJob, PlannedTick
@@ -45,7 +45,7 @@ def plan(definition: Definition, *, cursor: int, now: int, anchor: int = 0) -> l
 
 def starts(definition: Definition, dues: list[int], running: list[Running], waiting: int = 0) -> list[Decision]:
     candidates = [Candidate(run_id=n, ready_at=due, attempt=1, scheduled=True) for n, due in enumerate(dues)]
-    return decide_starts(definition, candidates, running, waiting)
+    return decide_starts(definition, candidates, running, Elsewhere(count=waiting))
 
 
 def verdicts(decisions: list[Decision]) -> list[Verdict]:
@@ -53,6 +53,17 @@ def verdicts(decisions: list[Decision]) -> list[Verdict]:
 
 
 BUSY = [Running(run_id=99, started_at=NOON - 5, instance="b")]
+
+
+def test_a_run_lets_an_older_one_in_another_hand_begin_first() -> None:
+    candidates = [Candidate(run_id=n, ready_at=NOON + n, attempt=1, scheduled=True) for n in (2, 4)]
+    ordered = define(misfire="run_all")
+    for first_at, right in (
+        (NOON + 1, [Verdict.WAIT, Verdict.WAIT]),
+        (NOON + 3, [Verdict.START, Verdict.WAIT]),
+        (None, [Verdict.START, Verdict.WAIT]),
+    ):
+        assert verdicts(decide_starts(ordered, candidates, [], Elsewhere(count=1, first_at=first_at))) == right
 
 
 def test_overlap_skip_names_the_run_in_the_way() -> None:

@@ -146,6 +146,11 @@ class Definition:
         return 1
 
     @property
+    def in_order(self) -> bool:
+        """Whether runs that wait for their turn begin in the order of their ticks, whoever has them in hand."""
+        return self.exclusive and (self.overlap == Overlap.QUEUE or self.misfire == Misfire.RUN_ALL)
+
+    @property
     def stops_when_isolated(self) -> bool:
         """Whether running work must have ended before another instance may run it again."""
         if self.on_isolation == OnIsolation.BY_ON_LOST:

@@ -50,14 +50,29 @@ class Decision:
     replace: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """Runs of the same job that are due and not among the candidates. `first_at`: when the first of them was ready."""
+
+    count: int = 0
+    first_at: int | None = None
+
+
 def decide_starts(
-    definition: Definition, candidates: Iterable[Candidate], running: Sequence[Running], waiting: int = 0
+    definition: Definition,
+    candidates: Iterable[Candidate],
+    running: Sequence[Running],
+    elsewhere: Elsewhere = Elsewhere(),
 ) -> list[Decision]:
-    """Verdicts for all due runs of one job, oldest first. `waiting`: how many more of its runs wait elsewhere."""
+    """Verdicts for all due runs of one job, oldest first."""
     free = definition.running_max - len(running)
-    queued = waiting
+    queued = elsewhere.count
     decisions: list[Decision] = []
     for candidate in sorted(candidates, key=lambda c: (c.ready_at, c.run_id)):
+        if free > 0 and elsewhere.first_at is not None and candidate.ready_at > elsewhere.first_at:
+            queued += 1
+            decisions.append(Decision(run_id=candidate.run_id, verdict=Verdict.WAIT))  # that one comes first
+            continue
         if free > 0:
             free -= 1
             decisions.append(Decision(run_id=candidate.run_id, verdict=Verdict.START))

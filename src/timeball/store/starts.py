@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from timeball.model.cluster import Term
 from timeball.model.job import Definition, Overlap
-from timeball.policy.overlap import Candidate, Decision, Running, Verdict, decide_starts
+from timeball.policy.overlap import Candidate, Decision, Elsewhere, Running, Verdict, decide_starts
 from timeball.store.claims import JOB_UNCHANGED, STARTED_COLUMNS, Claim, Started, member_valid
 from timeball.store.database import Database, Transaction, sql
 from timeball.store.leases import Leases
@@ -51,9 +51,10 @@ class Starts:
             f"SELECT r.job_id, r.id, r.started_at, COALESCE(i.name, '') FROM timeball_run r "
             f"LEFT JOIN timeball_instance i ON i.id = r.instance_id WHERE r.job_id {jobs} AND r.state = 'running'"
         )
-        self._queued = sql(
-            f"SELECT job_id, count(*) FROM timeball_run WHERE job_id {jobs} AND state IN ('planned', 'claimed') "
-            f"AND ready_at <= {d.now} + :lead GROUP BY job_id"
+        self._elsewhere = sql(
+            f"SELECT job_id, count(*), min(CASE WHEN start_by >= {d.now} THEN ready_at END) FROM timeball_run "
+            f"WHERE job_id {jobs} AND state IN ('planned', 'claimed') AND ready_at <= {d.now} + :lead "
+            f"AND NOT (id {ids}) GROUP BY job_id"
         )
         self._start = sql(
             f"UPDATE timeball_run SET state = 'running', started_at = {d.greatest}(ready_at, {d.now}), "
@@ -145,34 +146,31 @@ class Starts:
         running: dict[int, list[Running]] = defaultdict(list)
         for job_id, run_id, started_at, instance in tx.all(self._running, jobs=jobs):
             running[job_id].append(Running(run_id=run_id, started_at=started_at, instance=instance))
-        queued = self._queued_counts(tx, by_job, definitions, lead_us)
+        elsewhere = self._due_elsewhere(tx, by_job, definitions, lead_us)
         for job_id, group in by_job.items():
             newest = max(group, key=lambda c: c.job_version)
             candidates = [
                 Candidate(run_id=c.run_id, ready_at=c.ready_at, attempt=c.attempt, scheduled=c.kind == "scheduled")
                 for c in group
             ]
-            waiting = max(0, queued.get(job_id, 0) - len(group))
             definition = definitions[(job_id, newest.job_version)]
-            decisions += decide_starts(definition, candidates, running[job_id], waiting)
+            decisions += decide_starts(definition, candidates, running[job_id], elsewhere.get(job_id, Elsewhere()))
         return decisions
 
-    def _queued_counts(
+    def _due_elsewhere(
         self,
         tx: Transaction,
         by_job: Mapping[int, Sequence[Claim]],
         definitions: Mapping[tuple[int, int], Definition],
         lead_us: int,
-    ) -> dict[int, int]:
-        queueing = [
-            job_id
-            for job_id, group in by_job.items()
-            if definitions[(job_id, group[0].job_version)].overlap == Overlap.QUEUE
-        ]
-        if not queueing:
+    ) -> dict[int, Elsewhere]:
+        """What else of these jobs is due, where the order of ticks or the length of the queue counts."""
+        ordered = {job_id: g for job_id, g in by_job.items() if definitions[(job_id, g[0].job_version)].in_order}
+        if not ordered:
             return {}
-        rows = tx.all(self._queued, jobs=tx.list(sorted(queueing)), lead=lead_us)
-        return {row[0]: row[1] for row in rows}
+        ids = sorted(claim.run_id for group in ordered.values() for claim in group)
+        rows = tx.all(self._elsewhere, jobs=tx.list(sorted(ordered)), ids=tx.list(ids), lead=lead_us)
+        return {row[0]: Elsewhere(count=row[1], first_at=row[2]) for row in rows}
 
     def _started(
         self, tx: Transaction, me: str, decisions: Sequence[Decision], versions: Mapping[int, int], lead_us: int
