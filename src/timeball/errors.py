@@ -38,6 +38,10 @@ class InvalidInput(TimeballError):
     code = "invalid-input"
 
 
+class UnknownField(InvalidInput):
+    """A field that this version of the program does not know; a newer one may."""
+
+
 class SettingsError(InvalidInput):
     """A setting is unknown, malformed, or would break a guarantee."""
 

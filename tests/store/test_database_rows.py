@@ -181,3 +181,71 @@ def test_db_012_what_nobody_could_run_for_days_runs_once_when_somebody_can(bench
     noon = parse_instant("2030-06-05T12:01:00Z")
     calls = without_its_function_for_15_days(bench)
     assert [due for _, due in calls] == [noon + 14 * DAY, noon + 15 * DAY]
+
+
+def test_a_job_of_a_newer_version_is_left_to_an_instance_that_knows_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tick = parse_instant("2030-06-05T12:01:00Z")
+    bench.set_clock(BEGIN)
+    old, new = older(bench), bench.instance("newer")
+    monkeypatch.setattr(new.member, "_version", "9.0")
+    new.member._instance = new.member._fresh()
+    new.member.joined = False
+    bench.round(old, new)
+    bench.jobs.create("known", bench.define("* * * * *"))
+    fresh = bench.jobs.create("fresh", bench.define("* * * * *"))
+    text = fresh.definition.to_json().replace('{"args"', '{"aftertaste":"sweet","args"')
+    for table, key in (("timeball_job", "id"), ("timeball_job_version", "job_id")):
+        corrupt(bench, table, key, fresh.id, text)
+    planning = Loop("plan", old.planner.step, Bus())
+    planning._pass()
+    assert planning.failing  # so it steps aside, and does not set the job aside for all
+    assert [run.due_at for run in bench.runs("known")][-1] == tick
+    state = bench.store.database.read(lambda tx: tx.one(sql("SELECT state FROM timeball_job WHERE name = 'fresh'")))
+    assert state is not None
+    assert state[0] == "active"
+
+
+def test_ticks_and_runs_of_a_newer_version_get_their_fate_from_an_instance_that_knows_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.set_clock(BEGIN)
+    one = bench.instance("one")
+    bench.jobs.create("job", bench.define("* * * * *", "long", on_lost="rerun"))
+    bench.round(one)
+    fire(bench, parse_instant("2030-06-05T12:01:00Z"), one)
+    assert bench.begun.acquire(timeout=10)
+    job = bench.jobs.get("job")
+    text = job.definition.to_json().replace('{"args"', '{"aftertaste":"sweet","args"')
+    corrupt(bench, "timeball_job_version", "job_id", job.id, text)
+    two = bench.instance("two")
+    monkeypatch.setattr(two.member, "others_differ", lambda: True)
+    monkeypatch.setattr(two.reaper, "_others_differ", lambda: True)
+    reaping = Loop("reap", two.reaper.step, Bus())
+    for _ in range(40):
+        bench.move_clock(5 * SECOND)
+        two.member.step()
+        two.lease.step()
+        two.planner.step()
+        reaping._pass()
+    assert reaping.failing
+    assert {run.state for run in bench.runs("job")} <= {"running", "planned", "claimed"}
+    monkeypatch.setattr(two.reaper, "_others_differ", lambda: False)
+    reaping._pass()
+    assert {"lost", "missed"} <= {run.state for run in bench.runs("job")}
+
+
+def test_a_stop_keeps_what_this_version_cannot_read(bench: Bench) -> None:
+    bench.set_clock(BEGIN)
+    job = bench.jobs.create("fresh", bench.define("* * * * *"))
+    text = job.definition.to_json().replace('{"args"', '{"aftertaste":"sweet","args"')
+    corrupt(bench, "timeball_job", "id", job.id, text)
+    bench.jobs.stop("fresh")
+    for table, key in (("timeball_job", "id"), ("timeball_job_version", "job_id")):
+        rows = bench.store.database.read(
+            lambda tx, table=table, key=key: tx.all(
+                sql(f"SELECT definition FROM {table} WHERE {key} = :id ORDER BY version DESC"), id=job.id
+            )
+        )
+        assert rows[0][0] == text

@@ -25,7 +25,7 @@ class Leader:
         clock.adopt(Sample(sent_us=0, received_us=0, database_us=store.members.clock()))
         self.member = Member(store, clock, settings, lambda: ("function:f",), bus)
         self.lease = LeaseKeeper(store, clock, settings, self.member, bus)
-        self.reaper = Reaper(store, clock, settings, self.lease, bus)
+        self.reaper = Reaper(store, clock, settings, self.lease, bus, lambda: False)
         self.member.step()
         self.lease.step()
         assert self.lease.term() is not None

@@ -89,7 +89,8 @@ class Engine:
         self.isolation = Isolation(self.clock, settings, self.member, self.runner)
         self.held = HeldClaims()
         gate = StartGate()
-        self.planner = Planner(store, self.clock, settings, self.lease, self.definitions, bus, self._handler_of)
+        differ = self.member.others_differ
+        self.planner = Planner(store, self.clock, settings, self.lease, self.definitions, bus, self._handler_of, differ)
         self.claimer = Claimer(
             store,
             settings,
@@ -115,7 +116,7 @@ class Engine:
             bus,
             lambda: None,
         )
-        self.reaper = Reaper(store, self.clock, settings, self.lease, bus)
+        self.reaper = Reaper(store, self.clock, settings, self.lease, bus, differ)
         self.janitor = Janitor(store, self.clock, settings, self.lease)
         self.canceller = Canceller(store, self.runner)
         self.member.on_given_up = self._let_go

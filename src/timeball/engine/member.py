@@ -61,6 +61,10 @@ class Member:
         """The name for people; not unique, never used to decide."""
         return self._instance.name
 
+    def others_differ(self) -> bool:
+        """Whether another member runs another version of the program, as in a rolling upgrade; asks the database."""
+        return self._store.members.others_run(self._settings.namespace, self._version)
+
     @property
     def trusted(self) -> bool:
         """Whether we may still believe that we are a member."""

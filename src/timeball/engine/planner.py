@@ -11,7 +11,7 @@ from timeball.engine.follower import plan_following
 from timeball.engine.lease import LeaseKeeper
 from timeball.engine.replanner import Replanner
 from timeball.engine.rewinder import Rewinder
-from timeball.errors import InvalidInput, StoreError
+from timeball.errors import InvalidInput, StoreError, UnknownField
 from timeball.events.bus import Bus
 from timeball.events.facts import JobBroken, TicksMissed
 from timeball.model.cluster import Term
@@ -41,11 +41,14 @@ class Planner:
         definitions: DefinitionCache,
         bus: Bus,
         handler_of: Callable[[Definition], str],
+        others_differ: Callable[[], bool],
     ) -> None:
+        """`others_differ`: whether another member runs another version of the program."""
         self._store = store
         self._clock = clock
         self._settings = settings
         self._lease = lease
+        self._others_differ = others_differ
         self._definitions = definitions
         self._bus = bus
         self._handler_of = handler_of
@@ -56,7 +59,10 @@ class Planner:
         self._horizon_us = seconds_to_us(settings.horizon_seconds)
 
     def step(self) -> float:
-        """Plan one batch of jobs, if we lead. Returns seconds until the next pass; 0 when there is more."""
+        """Plan one batch of jobs, if we lead. Returns seconds until the next pass; 0 when there is more.
+
+        Raises UnknownField after all others are planned: another instance can read that job and should lead.
+        """
         term = self._lease.term()
         if term is None:
             return self._settings.plan_interval_seconds
@@ -72,14 +78,19 @@ class Planner:
         # Asks too much rather than too little: most jobs follow no run, and their texts are not parsed for that.
         following = [job.id for job in due if "@after" in job.definition.casefold()]
         last = self._store.plans.last_runs(following)
-        plans = [plan for job in due if (plan := self._plan(term, job, now, last.get(job.id))) is not None]
+        unknown: list[UnknownField] = []
+        plans = [plan for job in due if (plan := self._plan(term, job, now, last.get(job.id), unknown)) is not None]
         if plans:
             self._store.plans.write(term, plans, tzdata=tzdata_version())
             self._tell(due, plans)
+        if unknown:
+            raise unknown[0]
         more = len(due) == self._settings.plan_batch_max or any(_behind(p, now + self._horizon_us) for p in plans)
         return 0 if more else self._settings.plan_interval_seconds
 
-    def _plan(self, term: Term, job: DueJob, now: int, last: LastRun | None) -> JobPlan | None:
+    def _plan(
+        self, term: Term, job: DueJob, now: int, last: LastRun | None, unknown: list[UnknownField]
+    ) -> JobPlan | None:
         try:
             definition = self._definitions.of_text(job.id, job.version, job.name, job.definition)
             schedule = self._definitions.schedule(job.id, job.version, definition, job.name, job.anchor_at)
@@ -87,6 +98,9 @@ class Planner:
             handler, requires = placement_of(definition, self._handler_of)
             ticks, cursor, next_due_at = self._ticks(schedule, definition, job, last, now=now, until=until)
         except InvalidInput as error:
+            if isinstance(error, UnknownField) and self._others_differ():
+                unknown.append(error.about(f"job {job.name!r}, of another version of Timeball"))
+                return None
             return self._set_aside(term, job, str(error))
         except StoreError:
             raise

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from timeball.clock import ClusterClock
 from timeball.engine.lease import LeaseKeeper
-from timeball.errors import InvalidInput
+from timeball.errors import InvalidInput, UnknownField
 from timeball.events.bus import Bus
 from timeball.events.facts import InstancesExpired, RunsLost, TicksMissed
 from timeball.model.cluster import Term
@@ -22,24 +24,41 @@ ORPHANS_MAX = 200
 class Reaper:
     """One pass: members, then their runs, then misfires; each its own transaction with the term's proof."""
 
-    def __init__(self, store: Store, clock: ClusterClock, settings: Settings, lease: LeaseKeeper, bus: Bus) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: ClusterClock,
+        settings: Settings,
+        lease: LeaseKeeper,
+        bus: Bus,
+        others_differ: Callable[[], bool],
+    ) -> None:
+        """`others_differ`: whether another member runs another version of the program."""
         self._store = store
         self._clock = clock
         self._settings = settings
         self._lease = lease
         self._bus = bus
+        self._others_differ = others_differ
+        self._unknown: UnknownField | None = None
 
     def step(self) -> float:
-        """One pass, if we lead. Returns seconds until the next; 0 when there is more."""
+        """One pass, if we lead. Returns seconds until the next; 0 when there is more.
+
+        Raises UnknownField after all others have their fate: another instance can read that job and should lead.
+        """
         term = self._lease.term()
         if term is None or not self._lease.reaching():
             return self._settings.reap_interval_seconds
+        self._unknown = None
         names = self._store.reaps.expire_members(term)
         if names:
             self._bus.publish(InstancesExpired(names=tuple(names)))
         more = self._lose(term)
         now = self._clock.now()
         self._store.reaps.resolve_misfires(term, lambda job: self._misfire(job, now))
+        if self._unknown is not None:
+            raise self._unknown
         return 0 if more else self._settings.reap_interval_seconds
 
     def _lose(self, term: Term) -> bool:
@@ -48,14 +67,30 @@ class Reaper:
             return False
         losses: list[LostRun] = []
         for orphan in orphans:
+            if self._left_to_others(orphan.definition):
+                continue
             verdict = _verdict(orphan)
             losses.append(LostRun(orphan=orphan, rerun=verdict.rerun, reason=verdict.reason[:200]))
-        if self._store.reaps.lose(term, losses):
+        if losses and self._store.reaps.lose(term, losses):
             run_ids = tuple(loss.orphan.run_id for loss in losses)
             self._bus.publish(RunsLost(run_ids=run_ids, rerun=sum(loss.rerun for loss in losses)))
-        return len(orphans) == ORPHANS_MAX
+        return len(losses) == ORPHANS_MAX
+
+    def _left_to_others(self, definition: str) -> bool:
+        """Whether this version of the program cannot judge a job that another member may know."""
+        try:
+            Definition.from_json(definition)
+        except UnknownField as error:
+            if self._others_differ():
+                self._unknown = error.about("a job of another version of Timeball")
+                return True
+        except InvalidInput:
+            pass
+        return False
 
     def _misfire(self, job: OverdueJob, now: int) -> MisfireVerdict:
+        if self._left_to_others(job.definition):
+            return MisfireVerdict(missed=(), kept=(), reason="")
         verdict = decide_misfires(job, now)
         missed = len(verdict.missed) + len(verdict.superseded)
         if missed:

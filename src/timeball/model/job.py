@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self, cast
 
-from timeball.errors import InvalidInput
+from timeball.errors import InvalidInput, UnknownField
 from timeball.model.calendar import check_calendar, named_calendar
 
 NAME_CHARS_MAX = 200
@@ -190,7 +190,7 @@ class Definition:
         known = {f.name for f in fields(cls)}
         for name in values:
             if name not in known:
-                raise InvalidInput(f"unknown field {name!r}", hint=_did_you_mean(name, known), field=name)
+                raise UnknownField(f"unknown field {name!r}", hint=_did_you_mean(name, known), field=name)
         for name in ("schedule", "executor", "target"):
             if name not in values:
                 raise InvalidInput(f"{name} is missing", field=name)
@@ -203,7 +203,7 @@ class Definition:
         values = self.to_dict()
         if name not in values or name in {"target", "executor"}:
             choices = set(values) - {"target", "executor"}
-            raise InvalidInput(f"unknown field {name!r}", hint=_did_you_mean(name, choices), field=name)
+            raise UnknownField(f"unknown field {name!r}", hint=_did_you_mean(name, choices), field=name)
         values[name] = _parse_value(name, text)
         return type(self).from_dict(values)
 

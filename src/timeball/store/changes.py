@@ -148,7 +148,9 @@ class Changes:
             running = self._running(tx, [r for r in live if r[1] == "running"])
             if change is None:
                 return ChangeResult(job=job, changed=False, removed_runs=0, still_running=running, at=tx.now())
-            return self._apply(tx, job, change, live, running, actor)
+            # What is kept is kept as it stands: its text may say more than this version of the program can read.
+            text = row[5] if change.definition is job.definition else change.definition.to_json()
+            return self._apply(tx, job, change, text, live, running, actor)
 
         return self._db.transact(work)
 
@@ -157,6 +159,7 @@ class Changes:
         tx: Transaction,
         job: Job,
         change: Change,
+        text: str,
         live: Sequence[Row],
         running: Sequence[StillRunning],
         actor: str,
@@ -169,7 +172,7 @@ class Changes:
             self._rewinds.take_back(tx, job.id, change.rewind, at)
         unplanned = change.unplanned(boundary) if job.state is JobState.ACTIVE else None
         times = change.times(boundary)
-        self._write(tx, job, change, times, boundary, at, actor)
+        self._write(tx, job, change, text, times, boundary, at, actor)
         removed = self._settle_pending(tx, job, change, [r for r in live if r[1] != "running"], boundary, at)
         if unplanned is not None:
             tx.count(
@@ -193,14 +196,22 @@ class Changes:
         return ChangeResult(job=after, changed=True, removed_runs=removed, still_running=running, at=at)
 
     def _write(
-        self, tx: Transaction, job: Job, change: Change, times: NewTimes, boundary: int, at: int, actor: str
+        self,
+        tx: Transaction,
+        job: Job,
+        change: Change,
+        text: str,
+        times: NewTimes,
+        boundary: int,
+        at: int,
+        actor: str,
     ) -> None:
         changed = tx.count(
             self._update,
             id=job.id,
             version=job.version,
             state=change.state.value,
-            definition=change.definition.to_json(),
+            definition=text,
             cursor_at=times.cursor_at,
             next_due_at=times.next_due_at if change.state is JobState.ACTIVE else None,
             anchor_at=times.anchor_at,
@@ -214,7 +225,7 @@ class Changes:
             job_id=job.id,
             version=job.version + 1,
             state=change.state,
-            definition=change.definition,
+            definition=text,
             from_at=boundary,
             anchor_at=times.anchor_at,
             at=at,

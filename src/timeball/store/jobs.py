@@ -114,7 +114,7 @@ class Jobs:
                 job_id=row[0],
                 version=1,
                 state=state,
-                definition=definition,
+                definition=definition.to_json(),
                 from_at=at,
                 anchor_at=when.anchor_at,
                 at=at,

@@ -44,6 +44,10 @@ class Members:
             f"AND state IN ('active', 'draining') ORDER BY started_at, id"
         )
 
+    def others_run(self, namespace: str, version: str) -> bool:
+        """Whether a member runs another version of the program than this one."""
+        return any(instance.version != version for instance in self.live(namespace))
+
     def clock(self) -> int:
         """The database's clock, in microseconds."""
         with self._db.snapshot() as tx:

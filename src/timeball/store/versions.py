@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from timeball.model.job import Definition, JobState
+from timeball.model.job import JobState
 from timeball.store.database import Transaction, sql
 from timeball.store.events import add_event
 from timeball.store.wake import work_channel
@@ -27,21 +27,21 @@ class Versions:
         job_id: int,
         version: int,
         state: JobState,
-        definition: Definition,
+        definition: str,
         from_at: int,
         anchor_at: int,
         at: int,
         actor: str,
         change: str,
     ) -> None:
-        """One version: its ticks after `from_at` count."""
+        """One version, its `definition` as JSON: its ticks after `from_at` count."""
         tx.count(
             self._insert,
             job_id=job_id,
             version=version,
             from_at=from_at,
             state=state.value,
-            definition=definition.to_json(),
+            definition=definition,
             anchor_at=anchor_at,
             at=at,
             actor=actor,
