@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import random
 import threading
-import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
@@ -14,7 +13,7 @@ from sqlalchemy import Connection, TextClause, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from timeball.clock import wall_us
+from timeball.clock import pause_us, seconds_to_us, wall_us
 from timeball.errors import Busy, NotFound, SettingsError, StoreError, Unavailable
 from timeball.store.dialect import Dialect
 from timeball.store.sqlite import SqliteDialect
@@ -150,7 +149,7 @@ class Database:
             except Busy:
                 if attempt == BUSY_TRIES_MAX - 1:
                     raise
-                time.sleep(random.uniform(0, BUSY_PAUSE_SECONDS * 2**attempt))  # noqa: S311 - jitter
+                pause_us(seconds_to_us(random.uniform(0, BUSY_PAUSE_SECONDS * 2**attempt)))  # noqa: S311 - jitter
         raise AssertionError("unreachable")
 
     def read(self, work: Callable[[Transaction], T]) -> T:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 
+from timeball.clock import pause_us, seconds_to_us
 from timeball.errors import Busy
 from timeball.store.database import Database, Transaction, sql
 from timeball.store.revision import current_revision, refuse_newer
@@ -35,7 +35,7 @@ def upgrade_schema(database: Database, namespace: str) -> str | None:
         except Busy:
             if attempt == TRIES_MAX - 1:
                 raise
-            time.sleep(PAUSE_SECONDS)
+            pause_us(seconds_to_us(PAUSE_SECONDS))
     raise AssertionError("unreachable")
 
 
