@@ -25,16 +25,16 @@ class NoServer(Exception):
 @contextlib.contextmanager
 def postgres_server() -> Generator[str]:
     """The base URL of a running server, `postgresql://postgres@127.0.0.1:PORT`. Raises NoServer."""
-    binaries = _binaries()
-    prefix = _unprivileged()
+    programs = binaries()
+    prefix = unprivileged()
     folder = Path(tempfile.mkdtemp(prefix="timeball-pg-"))
     try:
         if prefix:
             account = pwd.getpwnam("postgres")
             os.chown(folder, account.pw_uid, account.pw_gid)
         data = folder / "data"
-        _call([*prefix, binaries / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"])
-        port = _free_port()
+        call([*prefix, programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"])
+        port = free_port()
         options = {
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
@@ -46,7 +46,7 @@ def postgres_server() -> Generator[str]:
         settings = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen(
-                [str(part) for part in (*prefix, binaries / "postgres", "-D", data, *settings)],
+                [str(part) for part in (*prefix, programs / "postgres", "-D", data, *settings)],
                 stdout=log,
                 stderr=log,
                 cwd=folder,
@@ -55,7 +55,7 @@ def postgres_server() -> Generator[str]:
             _wait_ready(server, port, folder / "log")
             yield f"postgresql://postgres@127.0.0.1:{port}"
         finally:
-            _call([*prefix, binaries / "pg_ctl", "-D", data, "-m", "immediate", "stop"], check=False)
+            call([*prefix, programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"], check=False)
             _end(server)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -64,10 +64,11 @@ def postgres_server() -> Generator[str]:
 def restart_command(data_folder: str) -> list[str]:
     """What restarts a server of ours as after a crash, with the same port and settings; its block still ends it."""
     flags = ["-D", data_folder, "-m", "immediate", "-w", "-l", os.devnull, "restart"]
-    return [*_unprivileged(), str(_binaries() / "pg_ctl"), *flags]
+    return [*unprivileged(), str(binaries() / "pg_ctl"), *flags]
 
 
-def _binaries() -> Path:
+def binaries() -> Path:
+    """Where the server's programs are. Raises NoServer."""
     installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if installed:
         return installed[-1].parent
@@ -84,7 +85,7 @@ def _binaries() -> Path:
     return carried.parent
 
 
-def _unprivileged() -> list[str]:
+def unprivileged() -> list[str]:
     """PostgreSQL refuses to run as root: run it as its own user then."""
     if os.getuid() != 0:
         return []
@@ -97,7 +98,8 @@ def _unprivileged() -> list[str]:
     return ["runuser", "-u", "postgres", "--"]
 
 
-def _call(command: list[object], *, check: bool = True) -> None:
+def call(command: list[object], *, check: bool = True) -> None:
+    """Run a program to its end. Raises NoServer when it fails."""
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd="/")
     if check and done.returncode:
         raise NoServer(f"{command}: {done.stderr}")
@@ -124,7 +126,8 @@ def _end(server: subprocess.Popen[bytes]) -> None:
         server.wait(20)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this host that nobody has."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import psycopg
 import pytest
 
 from tests.cluster.instances import eventually
-from tests.postgres_server import postgres_server, restart_command
-from timeball.selftest.faults import KINDS
+from tests.postgres_pair import Pair, postgres_pair, url_of
+from tests.postgres_server import NoServer
+from timeball.selftest.faults import FAILOVER, KINDS, SKEW
+from timeball.selftest.skew import installed_libraries
 
 
 def command(url: str, *flags: str) -> list[str]:
@@ -118,16 +121,33 @@ def test_without_the_right_to_make_a_schema_it_says_what_is_missing(postgres_url
             admin.execute("DROP ROLE nobody_special")
 
 
+@pytest.fixture
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """A primary with a synchronous replica; a disk of its own where the test asks for one."""
+    try:
+        with postgres_pair(disk=request.param) as made:
+            yield made
+    except NoServer as error:
+        pytest.skip(str(error))
+
+
 @pytest.mark.cluster
 @pytest.mark.full
-@pytest.mark.timeout(600)
-def test_three_minutes_of_every_fault_with_a_server_that_is_restarted_pass(tmp_path: Path) -> None:
-    with postgres_server() as base:
-        url = f"{base}/postgres"
-        with psycopg.connect(url) as session:
-            (data,) = session.execute("SHOW data_directory").fetchone() or ("",)
-        restart = restart_command(data)
-        flags = ("--instances", "5", "--minutes", "3", "--faults", ",".join(KINDS), "--restart-db", " ".join(restart))
-        document = run_it(url, tmp_path, *flags)
-        assert set(document["faults"]) == set(KINDS)
-        assert document["begins"] > 1400
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("pair", "kinds"),
+    [(False, ("skew",)), (False, ("db-failover",)), (True, ("disk-full",)), (True, KINDS)],
+    indirect=["pair"],
+    ids=["skew", "db-failover", "disk-full", "everything"],
+)
+def test_minutes_of_outages_and_of_wrong_clocks_pass(pair: Pair, kinds: Sequence[str], tmp_path: Path) -> None:
+    if SKEW in kinds and not list(installed_libraries()):
+        pytest.skip("libfaketime is neither installed nor in the environment")
+    minutes = "1" if len(kinds) == 1 else "3"
+    flags = ("--instances", "5", "--minutes", minutes, "--faults", ",".join(kinds), *pair.flags(kinds))
+    document = run_it(f"{pair.url}/postgres", tmp_path, *flags)
+    assert set(document["faults"]) == set(kinds)
+    assert document["begins"] > 450 * float(minutes)
+    assert list(tmp_path.iterdir()) == []
+    url = url_of(pair.replica if FAILOVER in kinds else pair.primary)
+    assert schemas(f"{url}/postgres") == []

@@ -146,6 +146,7 @@ BROKEN: dict[str, Callable[[History], History]] = {
     "too-few-changes": lambda h: replace(h, changes_min=2),
     "too-little-work": lambda h: replace(h, marks=[], ticks_min=3),
     "fault-not-applied": lambda h: replace(h, wanted_faults=("kill",), faults={"pause": 3}),
+    "skew-not-seen": lambda h: replace(h, wanted_faults=("skew",), faults={"skew": 3}),
 }
 
 
@@ -160,6 +161,12 @@ def test_each_rule_finds_the_history_that_breaks_it(rule: str) -> None:
 
 
 ALLOWED: dict[str, Callable[[History], History]] = {
+    "a wall clock is wrong": lambda h: replace(
+        h,
+        marks=[replace(m, wall_us=m.wall_us - 3600 * SECOND) if m.run_id == 2 else m for m in h.marks],
+        wanted_faults=("skew",),
+        faults={"skew": 1},
+    ),
     "a lost run is run again where the job says so": both(of_policy(on_lost="rerun"), SECOND_ATTEMPT),
     "and overlaps with its frozen first attempt": both(
         of_policy(on_lost="rerun"), SECOND_ATTEMPT, with_marks(mark(END, 2, run=2, after_ms=320))

@@ -1,4 +1,4 @@
-"""The parts of `timeball selftest` by themselves: the plan of faults, the evidence, the URLs, the proxy."""
+"""The parts of `timeball selftest` by themselves: the evidence, the URLs, the proxy."""
 
 from __future__ import annotations
 
@@ -11,38 +11,7 @@ import pytest
 from timeball.errors import InvalidInput
 from timeball.selftest.addresses import Upstream, through_proxy, upstream_of, with_search_path
 from timeball.selftest.evidence import BEGIN, END, Writer, read_marks
-from timeball.selftest.faults import KINDS, plan_faults, read_kinds, read_restart
 from timeball.selftest.proxy import FROM_DATABASE, TO_DATABASE, Proxies
-
-
-def test_the_same_seed_gives_the_same_faults_and_every_kind_comes_first_of_all() -> None:
-    plan = plan_faults(5, KINDS, length_seconds=300, lease_seconds=4)
-    assert plan == plan_faults(5, KINDS, length_seconds=300, lease_seconds=4)
-    assert plan != plan_faults(6, KINDS, length_seconds=300, lease_seconds=4)
-    assert sorted(fault.kind for fault in plan[: len(KINDS)]) == sorted(KINDS)
-    assert all(fault.at_seconds <= 295 for fault in plan)
-    assert plan_faults(5, (), length_seconds=300, lease_seconds=4) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "sqlite", "restart", "words"),
-    [
-        ("kill,earthquake", False, None, "earthquake"),
-        ("kill,partition", True, None, "partition"),
-        ("db-restart", False, None, "restart"),
-        ("kill", False, "true", "db-restart"),
-    ],
-)
-def test_a_fault_that_cannot_be_is_refused(text: str, sqlite: bool, restart: str | None, words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        read_kinds(text, sqlite=sqlite, restart=restart)
-
-
-@pytest.mark.parametrize("text", ["", "no-such-program restart", "sh 'unclosed"])
-def test_a_restart_that_cannot_be_run_is_refused_before_anything_starts(text: str) -> None:
-    assert read_restart("sh -c 'true it is'") == ("sh", "-c", "true it is")
-    with pytest.raises(InvalidInput, match="restart-db"):
-        read_restart(text)
 
 
 def test_evidence_is_read_back_and_a_torn_line_is_told(tmp_path: Path) -> None:
@@ -75,7 +44,8 @@ class Echo:
     def __init__(self, proxies: Proxies) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=self._serve, daemon=True).start()
-        self.link = proxies.add("a", Upstream(host="127.0.0.1", port=self.listener.getsockname()[1]))
+        self.address = Upstream(host="127.0.0.1", port=self.listener.getsockname()[1])
+        self.link = proxies.add("a", self.address)
 
     def _serve(self) -> None:
         while True:
@@ -131,3 +101,32 @@ def test_a_link_that_refuses_breaks_what_there_is_and_comes_back_on_the_same_por
                 echo.connect()
             proxies.do(echo.link.heal(resets=False))
             echo.connect().close()
+
+
+def test_a_barred_link_lets_nobody_through_whatever_is_healed_and_then_leads_to_the_other_server() -> None:
+    with Proxies() as proxies:
+        echo, other = Echo(proxies), Echo(proxies)
+        with echo.connect() as connection, echo.listener, other.listener:
+            proxies.do(echo.link.bar())
+            with pytest.raises(ConnectionResetError):
+                connection.recv(10)
+            proxies.do(echo.link.heal(resets=True))
+            with pytest.raises(ConnectionRefusedError):
+                echo.connect()
+            echo.listener.close()
+            proxies.do(echo.link.unbar(other.address))
+            echo.connect().close()
+
+
+def test_who_waited_at_a_shut_link_is_led_to_the_other_server_as_well() -> None:
+    with Proxies() as proxies:
+        echo, other = Echo(proxies), Echo(proxies)
+        with echo.listener, other.listener:
+            proxies.do(echo.link.shut(TO_DATABASE))
+            proxies.do(echo.link.bar())
+            proxies.do(echo.link.unbar(other.address))
+            echo.listener.close()
+            with socket.create_connection(("127.0.0.1", echo.link.port), 5) as connection:
+                connection.sendall(b"one")
+                proxies.do(echo.link.heal(resets=False))
+                assert connection.recv(10) == b"one"

@@ -12,10 +12,13 @@ import click
 
 from timeball.cli.context import Context, common, table
 from timeball.clock import format_instant
+from timeball.errors import InvalidInput
 from timeball.selftest.checker import story_of
-from timeball.selftest.faults import KILL, PARTITION, PAUSE, ROLLING, SLOW, read_kinds, read_restart
+from timeball.selftest.faults import KILL, KINDS, PARTITION, PAUSE, ROLLING, SKEW, SLOW, read_kinds
+from timeball.selftest.means import OPTIONS, read_means
 from timeball.selftest.place import is_sqlite
 from timeball.selftest.play import Play, Progress, Wish
+from timeball.selftest.skew import find_library
 from timeball.selftest.verdict import Verdict
 
 EXIT_VIOLATION = 1
@@ -31,10 +34,15 @@ FAULTS_SQLITE = ",".join((KILL, PAUSE, ROLLING))
 @click.option(
     "--faults",
     metavar="LIST",
-    help=f"With commas: {FAULTS_SERVER}, db-restart (default: all but the last; on SQLite: {FAULTS_SQLITE}).",
+    help=f"With commas: {', '.join(KINDS)} (default: those that need no command and no missing library).",
 )
 @click.option("--seed", type=click.IntRange(0), help="Plays the same faults at the same instants (default: random).")
 @click.option("--restart-db", metavar="COMMAND", help="Restarts your server, for db-restart; no shell is used.")
+@click.option("--failover-db", metavar="COMMAND", help="Ends your server and promotes its replica, for db-failover.")
+@click.option("--failover-to", metavar="HOST:PORT", help="Where the replica is, for db-failover.")
+@click.option("--fill-db", metavar="COMMAND", help="Fills your server's disk, for disk-full.")
+@click.option("--free-db", metavar="COMMAND", help="Frees it, and starts the server if it fell; for disk-full.")
+@click.option("--faketime", metavar="PATH", help="The library libfaketimeMT.so.1, for skew (default: searched for).")
 @click.option("--keep", is_flag=True, help="Leave the schema or file, the evidence and the logs.")
 @common
 def command(
@@ -43,8 +51,8 @@ def command(
     minutes: float,
     faults: str | None,
     seed: int | None,
-    restart_db: str | None,
     keep: bool,
+    **given: str | None,
 ) -> None:
     """Torture real instances on your own database, and check from outside what they did. Exit status 1: it failed.
 
@@ -52,14 +60,14 @@ def command(
     """
     url = context.settings.database_url
     sqlite = is_sqlite(url)
-    kinds = read_kinds(faults or (FAULTS_SQLITE if sqlite else FAULTS_SERVER), sqlite=sqlite, restart=restart_db)
+    kinds = read_kinds(faults or _default_faults(sqlite=sqlite), sqlite=sqlite)
     wish = Wish(
         database_url=url,
         instances=instances,
         minutes=minutes,
         faults=kinds,
         seed=secrets.randbelow(SEEDS) if seed is None else seed,
-        restart=() if restart_db is None else read_restart(restart_db),
+        means=read_means(kinds, {option: given[option.replace("-", "_")] for option in OPTIONS}),
         keep=keep,
     )
     signal.signal(signal.SIGTERM, _interrupt)
@@ -68,6 +76,17 @@ def command(
     context.show(verdict.to_json(), lambda: _show(verdict))
     if not verdict.passed:
         click.get_current_context().exit(EXIT_VIOLATION)
+
+
+def _default_faults(*, sqlite: bool) -> str:
+    """All that can be done here without being told how."""
+    if sqlite:
+        return FAULTS_SQLITE
+    try:
+        find_library()
+    except InvalidInput:
+        return FAULTS_SERVER
+    return f"{FAULTS_SERVER},{SKEW}"
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

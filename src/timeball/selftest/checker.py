@@ -11,9 +11,11 @@ from timeball.clock import format_instant
 from timeball.selftest.evidence import BEGIN, Mark
 from timeball.selftest.expected import SECOND_US
 from timeball.selftest.fates import every_tick_has_one_fate, expected_by_job, versions_by_job
+from timeball.selftest.faults import SKEW
 from timeball.selftest.history import ACTIVE, History, LedgerRun, Version, Violation
 from timeball.selftest.rules import RULES, index_of
 
+WRONG_US = 20 * SECOND_US
 DUPLICATE_RULES = frozenset({"begun-twice", "tick-twice", "two-fates", "key-twice", "run-again"})
 
 
@@ -99,6 +101,13 @@ def _tested_something(history: History) -> Iterator[Violation]:
     for kind in history.wanted_faults:
         if not history.faults.get(kind):
             yield Violation(rule="fault-not-applied", detail=f"not one fault of the kind {kind} could be applied")
+    if SKEW in history.wanted_faults and not any(_is_wrong(history, mark) for mark in history.marks):
+        yield Violation(rule="skew-not-seen", detail="no work of any instance ever saw a wrong wall clock")
+
+
+def _is_wrong(history: History, mark: Mark) -> bool:
+    """Whether its wall clock was further from the database's than honest ones are."""
+    return abs(mark.wall_us - (mark.mono_us + history.offset_us)) > WRONG_US + history.offset_error_us
 
 
 def _figures(history: History, violations: Sequence[Violation]) -> Figures:

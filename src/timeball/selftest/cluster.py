@@ -12,6 +12,7 @@ from pathlib import Path
 
 from timeball.clock import monotonic_us, seconds_to_us
 from timeball.selftest.evidence import FOLDER_VARIABLE, INSTANCE_VARIABLE
+from timeball.selftest.skew import WallClocks
 from timeball.selftest.work import LEASH_VARIABLE
 
 NAMESPACE = "selftest"
@@ -36,10 +37,20 @@ LOG_LINES_TOLD = 5
 
 
 class Cluster:
-    """Instances by name. `url_of` says by which way each reaches the database. Safe for threads, one a name."""
+    """Instances by name. `url_of` says by which way each reaches the database. Safe for threads, one a name.
 
-    def __init__(self, folder: Path, url_of: Callable[[str], str], say: Callable[[str], None]) -> None:
+    `clocks`: the instances' wall clocks; None: the host's.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        url_of: Callable[[str], str],
+        say: Callable[[str], None],
+        clocks: WallClocks | None = None,
+    ) -> None:
         self.folder = folder
+        self.clocks = clocks
         self.troubles: list[tuple[str, str]] = []
         self._url_of = url_of
         self._say = say
@@ -88,7 +99,7 @@ class Cluster:
         if process is not None:
             process.kill()
             process.wait()
-            _let_off(process)
+            self._let_off(process)
 
     def end(self, name: str) -> None:
         """End it in order; a trouble when it does not, or not with status 0."""
@@ -102,10 +113,10 @@ class Cluster:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            _let_off(process)
+            self._let_off(process)
             self._trouble("did-not-end", f"{name} did not end within {END_SECONDS:g} s of SIGTERM", name)
             return
-        _let_off(process)
+        self._let_off(process)
         if status:
             self._trouble("bad-end", f"{name} ended with status {status} after SIGTERM", name)
 
@@ -127,19 +138,28 @@ class Cluster:
         for name, process in list(self._processes.items()):
             if process.poll() is not None and self._processes.get(name) is process:
                 self._trouble("died", f"{name} ended by itself with status {process.returncode}", name)
+                self._let_off(process)
                 self.start(name)
 
     def _take(self, name: str) -> subprocess.Popen[bytes] | None:
         process = self._processes.pop(name, None)
         if process is not None and process.poll() is not None:
             self._trouble("died", f"{name} ended by itself with status {process.returncode}", name)
+            self._let_off(process)
             return None
         return process
+
+    def _let_off(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdin is not None:
+            process.stdin.close()
+        if self.clocks is not None:
+            self.clocks.forget(process.pid)
 
     def _environment(self, name: str) -> dict[str, str]:
         """The URL goes by the environment: it may hold a password, and everybody can see arguments."""
         ours = {key: value for key, value in os.environ.items() if not key.startswith("TIMEBALL_")}
-        return {**ours, **SETTINGS, "TIMEBALL_DATABASE_URL": self._url_of(name)}
+        clock = self.clocks.environment(name) if self.clocks else {}
+        return {**ours, **SETTINGS, **clock, "TIMEBALL_DATABASE_URL": self._url_of(name)}
 
     def _trouble(self, kind: str, text: str, name: str) -> None:
         lines = self._log(name).read_text(errors="replace").splitlines()[-LOG_LINES_TOLD:]
@@ -155,8 +175,3 @@ class Cluster:
         while not (met := condition()) and monotonic_us() < deadline and not pause.wait(POLL_SECONDS):
             pass
         return met
-
-
-def _let_off(process: subprocess.Popen[bytes]) -> None:
-    if process.stdin is not None:
-        process.stdin.close()

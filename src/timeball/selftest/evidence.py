@@ -23,6 +23,8 @@ BEGIN, END = "begin", "end"
 class Mark:
     """One line. `wall_us` and `mono_us` are clocks of this host, in microseconds, the second shared by all processes.
 
+    `wall_us` may be made wrong on purpose, `mono_us` never is: everything is reckoned by it.
+
     `kind`: how the run came to be, empty where the work cannot know it. `edition`: which edit of the job it saw.
     """
 

@@ -1,14 +1,13 @@
 """Doing faults to a cluster: each in its own thread, each counted once it was applied, all healed at the end.
 
-No instance is in two faults at once, and one is always left alone, except where the fault is the database's.
+No instance is in two faults at once, and one is always left alone, except where the fault is the database's or only a
+wall clock's.
 """
 
 from __future__ import annotations
 
 import random
-import shlex
 import signal
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
@@ -16,12 +15,26 @@ from contextlib import contextmanager
 
 from timeball.clock import monotonic_us, seconds_to_us
 from timeball.selftest.cluster import Cluster
-from timeball.selftest.faults import KILL, PARTITION, PAUSE, RESTART, ROLLING, SLOW, Fault
+from timeball.selftest.faults import (
+    DISK_FULL,
+    FAILOVER,
+    KILL,
+    PARTITION,
+    PAUSE,
+    RESTART,
+    ROLLING,
+    SKEW,
+    SLOW,
+    Fault,
+)
+from timeball.selftest.means import Means
+from timeball.selftest.outages import Outages
 from timeball.selftest.proxy import FROM_DATABASE, TO_DATABASE, Link, Proxies
+from timeball.selftest.skew import CACHE_SECONDS
 
 VICTIM_SECONDS, TURN_SECONDS, POLL_SECONDS = 5.0, 15.0, 0.1
-RESTART_SECONDS = 120.0
-HEAL_SECONDS = 90.0
+HEAL_SECONDS = 300.0
+"""Longer than the commands of the database's faults may take."""
 
 
 class Injector:
@@ -34,7 +47,7 @@ class Injector:
         names: Sequence[str],
         *,
         leader: Callable[[], str | None],
-        restart: Sequence[str],
+        means: Means,
         say: Callable[[str], None],
     ) -> None:
         self.applied: Counter[str] = Counter()
@@ -42,20 +55,29 @@ class Injector:
         self._proxies = proxies
         self._names = list(names)
         self._leader = leader
-        self._restart_command = list(restart)
         self._say = say
         self._over = threading.Event()
         self._busy: set[str | None] = set()
         self._lock = threading.Lock()
-        self._restarting = threading.Lock()
         self._threads: list[threading.Thread] = []
+        outages = Outages(
+            means,
+            proxies,
+            applied=self.applied,
+            trouble=lambda kind, text: cluster.troubles.append((kind, text)),
+            say=say,
+            over=self._over,
+        )
         self._kinds: dict[str, Callable[[Fault], None]] = {
             KILL: self._kill,
             PAUSE: self._pause,
             PARTITION: self._partition,
             SLOW: self._slow,
             ROLLING: self._roll,
-            RESTART: self._restart,
+            SKEW: self._skew,
+            RESTART: outages.restart,
+            DISK_FULL: outages.fill_disk,
+            FAILOVER: outages.fail_over,
         }
 
     def begin(self, fault: Fault) -> None:
@@ -127,10 +149,11 @@ class Injector:
         """For everybody: a database that is slow is so for all."""
         self._say(f"database slower by {fault.delay_seconds * 2000:.0f} ms for {fault.length_seconds:.1f} s")
         self.applied[SLOW] += 1
-        for link in self._proxies.links.values():
+        links = [self._proxies.links[name] for name in self._names]
+        for link in links:
             link.delay_seconds = fault.delay_seconds
         self._over.wait(fault.length_seconds)
-        for link in self._proxies.links.values():
+        for link in links:
             link.delay_seconds = 0.0
 
     def _roll(self, fault: Fault) -> None:
@@ -148,27 +171,23 @@ class Injector:
             if self._over.is_set():
                 return
 
-    def _restart(self, fault: Fault) -> None:
-        del fault
-        self._say("database server restarted")
-        command = self._restart_command
-        try:
-            with self._restarting:
-                done = subprocess.run(
-                    command,
-                    capture_output=True,
-                    text=True,
-                    timeout=RESTART_SECONDS,
-                    check=False,
-                    stdin=subprocess.DEVNULL,
-                )
-            words = (done.stdout + done.stderr).strip()[-500:] if done.returncode else ""
-        except (OSError, subprocess.TimeoutExpired) as error:
-            words = str(error)
-        if words:
-            self._cluster.troubles.append(("restart-failed", f"{shlex.join(command)}: {words}"))
-        else:
-            self.applied[RESTART] += 1
+    def _skew(self, fault: Fault) -> None:
+        """A wall clock goes wrong and right again; whatever else happens to the instance goes on meanwhile."""
+        clocks = self._cluster.clocks
+        assert clocks is not None
+        leader = self._leader() if fault.at_leader else None
+        name = leader if leader in self._names else self._names[int(fault.aim * len(self._names))]
+        how = f"gains {fault.drift:+g} s a second" if fault.drift else f"is {fault.step_seconds:+.0f} s off"
+        self._say(f"the wall clock of {name} {how} for {fault.length_seconds:.1f} s")
+        self.applied[SKEW] += 1
+        began = monotonic_us()
+        clocks.set(name, 0.0 if fault.drift else fault.step_seconds)
+        while (gone := (monotonic_us() - began) / seconds_to_us(1)) < fault.length_seconds:
+            if fault.drift:
+                clocks.set(name, fault.drift * gone)
+            if self._over.wait(CACHE_SECONDS):
+                break
+        clocks.set(name, 0.0)
 
     @contextmanager
     def _victim(self, fault: Fault) -> Generator[str | None]:

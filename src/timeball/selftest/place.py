@@ -7,7 +7,7 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +36,11 @@ def is_sqlite(url: str) -> bool:
 
 
 @contextlib.contextmanager
-def place_beside(url: str, *, keep: bool) -> Generator[Place]:
+def place_beside(url: str, *, keep: bool, way: Callable[[str], str]) -> Generator[Place]:
     """A place beside the given database; removed at the end unless `keep`.
+
+    `way`: the URL by way of a proxy, which leads to wherever the database is by then. The first word is spoken
+    directly, so that errors are about what the user has given.
 
     Raises StoreError where no schema may be created, InvalidInput where no file may.
     """
@@ -47,17 +50,15 @@ def place_beside(url: str, *, keep: bool) -> Generator[Place]:
             yield Place(url=f"sqlite:///{file}", folder=folder, name=str(file))
         return
     name = PREFIX + secrets.token_hex(4)
-    database = Database(url)
-    try:
+    with contextlib.closing(Database(url)) as database:
         create_schema(database, name)
-        try:
-            with _folder(None, keep=keep) as folder:
-                yield Place(url=with_search_path(url, name), folder=folder, name=f"schema {name}")
-        finally:
-            if not keep:
-                _drop(database, name)
+    try:
+        with _folder(None, keep=keep) as folder:
+            yield Place(url=with_search_path(way(url), name), folder=folder, name=f"schema {name}")
     finally:
-        database.close()
+        if not keep:
+            with contextlib.closing(Database(way(url))) as database:
+                _drop(database, name)
 
 
 def _drop(database: Database, name: str) -> None:

@@ -31,14 +31,18 @@ from timeball.selftest.ledger import (
     read_versions,
     sample_offset,
 )
+from timeball.selftest.means import Means
 from timeball.selftest.meddler import Meddler
 from timeball.selftest.place import Place, is_sqlite, place_beside
 from timeball.selftest.proxy import Proxies
+from timeball.selftest.skew import WallClocks
 from timeball.selftest.verdict import Verdict
 from timeball.selftest.work import scheduler
 from timeball.service.cluster import cluster_status
 from timeball.settings import Settings
 
+OURS = "self-test"
+"""The name of our own link to the database."""
 STEP_SECONDS, ASK_SECONDS = 0.1, 1.0
 CALM_SECONDS = 2 * LEASE_SECONDS
 FATES_SECONDS = 60.0
@@ -54,7 +58,7 @@ class Wish:
     minutes: float
     faults: tuple[str, ...]
     seed: int
-    restart: tuple[str, ...] = ()
+    means: Means
     keep: bool = False
 
 
@@ -83,10 +87,12 @@ class Play:
 
     def run(self) -> Verdict:
         """Play it and check it. Raises TimeballError when it cannot even begin; KeyboardInterrupt passes through."""
-        with place_beside(self._wish.database_url, keep=self._wish.keep) as place, Proxies() as proxies:
-            if self._wish.keep:
+        wish = self._wish
+        with Proxies() as proxies, place_beside(wish.database_url, keep=wish.keep, way=self._way(proxies)) as place:
+            if wish.keep:
                 self._said.append(f"kept: {place.name}; evidence and logs in {place.folder}")
-            cluster = Cluster(place.folder, self._ways(place, proxies), self._said.append)
+            clocks = WallClocks(place.folder, wish.means.faketime) if wish.means.faketime else None
+            cluster = Cluster(place.folder, self._ways(place, proxies), self._said.append, clocks)
             settings = Settings(database_url=place.url, namespace=NAMESPACE, command_allow=("*",))
             parts = connect(settings, scheduler.functions)
             try:
@@ -106,7 +112,7 @@ class Play:
             proxies,
             self._names,
             leader=lambda: _leader(parts),
-            restart=self._wish.restart,
+            means=self._wish.means,
             say=self._said.append,
         )
         meddler = Meddler(service, self._wish.seed, threading.Event())
@@ -126,11 +132,19 @@ class Play:
             seed=self._wish.seed, history=history, violations=violations, figures=figures, faults=dict(injector.applied)
         )
 
+    def _way(self, proxies: Proxies) -> Callable[[str], str]:
+        """Our own way to the database: through a proxy as well, so that we follow it when it fails over."""
+        url = self._wish.database_url
+        if is_sqlite(url):
+            return lambda given: given
+        port = proxies.add(OURS, upstream_of(url, os.environ)).port
+        return lambda given: through_proxy(given, port)
+
     def _ways(self, place: Place, proxies: Proxies) -> Callable[[str], str]:
         """On a server each instance has a proxy of its own; a file is a file."""
         if is_sqlite(place.url):
             return lambda _: place.url
-        upstream = upstream_of(place.url, os.environ)
+        upstream = upstream_of(self._wish.database_url, os.environ)
         ports = {name: proxies.add(name, upstream).port for name in self._names}
         return lambda name: through_proxy(place.url, ports[name])
 

@@ -49,12 +49,13 @@ class Link:
         self._open = {TO_DATABASE: asyncio.Event(), FROM_DATABASE: asyncio.Event()}
         self._pairs: set[_Pair] = set()
         self._server: asyncio.Server | None = None
+        self._barred = False
         for event in self._open.values():
             event.set()
 
     async def listen(self) -> None:
         """Accept connections, always on the same port."""
-        if self._server is None:
+        if self._server is None and not self._barred:
             self._server = await asyncio.start_server(self._serve, LOOPBACK, self.port)
             self.port = self._server.sockets[0].getsockname()[1]
 
@@ -64,6 +65,17 @@ class Link:
         if server is not None:
             server.close()
         await self.cut()
+
+    async def bar(self) -> None:
+        """Let nobody through, whatever else is healed, until `unbar`."""
+        self._barred = True
+        await self.refuse()
+
+    async def unbar(self, upstream: Upstream | None) -> None:
+        """Let people through again, to another server if one is given: nothing reaches the old one any more."""
+        self._upstream = upstream or self._upstream
+        self._barred = False
+        await self.listen()
 
     async def cut(self) -> None:
         """Break every connection."""
@@ -91,8 +103,13 @@ class Link:
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._open[TO_DATABASE].wait()
-            from_server, to_server = await self._connect()
+            upstream = self._upstream
+            from_server, to_server = await _connect(upstream)
         except OSError:
+            writer.transport.abort()
+            return
+        if self._barred or upstream is not self._upstream:
+            to_server.transport.abort()
             writer.transport.abort()
             return
         pair = _Pair(writer, to_server)
@@ -105,11 +122,6 @@ class Link:
             )
         finally:
             self._pairs.discard(pair)
-
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._upstream.socket:
-            return await asyncio.open_unix_connection(self._upstream.socket)
-        return await asyncio.open_connection(self._upstream.host, self._upstream.port)
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, direction: str) -> None:
         try:
@@ -125,6 +137,12 @@ class Link:
         if self.delay_seconds:
             await asyncio.sleep(self.delay_seconds)
         await self._open[direction].wait()
+
+
+async def _connect(upstream: Upstream) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if upstream.socket:
+        return await asyncio.open_unix_connection(upstream.socket)
+    return await asyncio.open_connection(upstream.host, upstream.port)
 
 
 class Proxies:
