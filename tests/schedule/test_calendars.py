@@ -16,6 +16,7 @@ from tests.schedule.stepper import EPOCH, NAIVE_EPOCH, zone
 from timeball.errors import InvalidInput, ScheduleError
 from timeball.model.job import Definition
 from timeball.schedule import Schedule, apply_calendar, parse, schedule_of
+from timeball.schedule.bounded import Bounded
 from timeball.schedule.closures import closures_of
 
 SECOND = 1_000_000
@@ -273,6 +274,29 @@ def test_a_search_goes_over_a_hundred_closed_stretches() -> None:
     schedule = apply_calendar(parse("0 12 25 12 *"), {"exclude": rules})
     assert schedule.next_after(us(datetime(2000, 1, 1))) == us(datetime(2101, 12, 25, 12))
     assert schedule.previous_before(us(datetime(2101, 1, 1))) == us(datetime(1999, 12, 25, 12))
+
+
+class Asked(Bounded):
+    """A schedule that counts how often it is asked."""
+
+    times = 0
+
+    def next_after(self, instant: int) -> int | None:
+        self.times += 1
+        return super().next_after(instant)
+
+
+def test_a_search_that_meets_the_same_again_asks_no_more() -> None:
+    inner = Asked(parse("0 12 25 12 *"), first=None, last=None)
+    schedule = apply_calendar(inner, {"exclude": ["2500-01-01", "12-25"]})
+    assert schedule.next_after(us(datetime(2026, 1, 1))) is None
+    assert inner.times == 2900 - 2026 + 1
+    assert schedule.previous_before(us(datetime(2026, 1, 1))) is None
+
+
+def test_a_leap_day_that_falls_on_an_open_weekday_is_found() -> None:
+    schedule = apply_calendar(parse("0 12 29 2 *"), {"exclude": ["sat-thu"]})
+    assert schedule.next_after(us(datetime(2092, 3, 1))) == us(datetime(2104, 2, 29, 12))
 
 
 def test_ticks_that_move_into_a_gap_are_one_tick_on_its_first_instant() -> None:

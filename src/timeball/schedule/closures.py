@@ -58,6 +58,11 @@ class Closures:
         """Say whether the first second of a day (numbered from the epoch) is closed."""
         return self.at(day * DAY_SECONDS).closed
 
+    @property
+    def dated(self) -> Span | None:
+        """From the first to the last wall second that rules for single dates close; what others close comes again."""
+        return (self._rules.once[0][0], self._rules.once[-1][1]) if self._rules.once else None
+
     @functools.cached_property
     def whole_days(self) -> bool:
         """Whether only whole days are closed."""

@@ -10,10 +10,12 @@ from bisect import bisect_right
 
 from timeball.schedule.closures import Closures
 from timeball.schedule.contract import MICROSECONDS, Schedule
-from timeball.schedule.segments import FIRST_SECOND, LAST_SECOND, Zone
+from timeball.schedule.segments import DAY_SECONDS, FIRST_SECOND, LAST_SECOND, Zone
 from timeball.schedule.words import in_language
 
 JUMPS_MAX = 10_000
+CYCLE_SECONDS = 146_097 * DAY_SECONDS
+"""400 years: after them the calendar, and so cron's ticks and what is closed each week or year, come again."""
 
 
 class Openings:
@@ -41,7 +43,10 @@ class Openings:
 
 
 class Excluded(Schedule):
-    """The ticks of `inner` that are not closed. No search jumps over more than `JUMPS_MAX` closed stretches."""
+    """The ticks of `inner` that are not closed.
+
+    No search jumps over more than `JUMPS_MAX` closed stretches, or goes on when all that it can meet comes again.
+    """
 
     __slots__ = ("inner", "name", "openings")
 
@@ -52,9 +57,11 @@ class Excluded(Schedule):
         self.name = name
 
     def next_after(self, instant: int) -> int | None:
+        dated = self.openings.closures.dated
+        last = max(instant, instant if dated is None else dated[1] * MICROSECONDS) + CYCLE_SECONDS * MICROSECONDS
         for _ in range(JUMPS_MAX):
             tick = self.inner.next_after(instant)
-            if tick is None:
+            if tick is None or tick > last:
                 return None
             closed, _, end = self.openings.at(tick)
             if not closed:
@@ -63,9 +70,11 @@ class Excluded(Schedule):
         return None
 
     def previous_before(self, instant: int) -> int | None:
+        dated = self.openings.closures.dated
+        first = min(instant, instant if dated is None else dated[0] * MICROSECONDS) - CYCLE_SECONDS * MICROSECONDS
         for _ in range(JUMPS_MAX):
             tick = self.inner.previous_before(instant)
-            if tick is None:
+            if tick is None or tick < first:
                 return None
             closed, start, _ = self.openings.at(tick)
             if not closed:
