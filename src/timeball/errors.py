@@ -89,6 +89,12 @@ class Conflict(TimeballError):
     code = "conflict"
 
 
+class CalendarChanged(Conflict):
+    """A named calendar is no longer what a job was about to be saved with; nothing was changed. Read it again."""
+
+    code = "calendar-changed"
+
+
 class StoreError(TimeballError):
     """The database could not do what was asked."""
 

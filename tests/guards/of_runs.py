@@ -7,6 +7,7 @@ from tests.guards.catalogue import POSTGRESQL, guard
 _START = "races/test_starts_and_claims.py::"
 _END = "races/test_ends.py::"
 _CHANGE = "races/test_changes_and_plans.py::"
+_CALENDAR = "races/test_named_calendars.py::"
 _LOCAL = "races/test_local_deadlines.py::"
 _INSTANCE = "races/test_instances.py::"
 _NAMED = "AND timeball_run.id = v.id AND timeball_run.attempt = v.attempt "
@@ -279,5 +280,31 @@ RUNS = (
             "key=idempotency_key) if False else None",
         ),
         tests=_CHANGE + "test_the_second_trigger_with_one_key_gets_the_run_of_the_first",
+    ),
+    guard(
+        "a new job has what its calendar says by then",
+        "I22",
+        ("store/jobs.py", "            self._holds.hold(tx, namespace, definition.calendar)\n", ""),
+        tests=_CALENDAR + "test_a_job_that_is_created_after_the_edit_of_its_calendar_has_the_new_rules",
+    ),
+    guard(
+        "a changed job has what its calendar says by then",
+        "I22",
+        ("store/changes.py", "self._holds.hold(tx, job.namespace, change.definition.calendar)", "pass"),
+        tests=_CALENDAR + "test_a_job_that_is_edited_after_the_edit_of_its_calendar_has_the_new_rules",
+    ),
+    guard(
+        "a calendar is not edited while a job is saved with it",
+        "I22",
+        ("store/holds.py", 'f"{database.dialect.lock_shared}"', '""'),
+        tests=_CALENDAR + "test_the_edit_of_a_calendar_that_comes_after_a_new_job_takes_it_along",
+        database=POSTGRESQL,
+    ),
+    guard(
+        "edits of a calendar come one after the other",
+        "I22",
+        ("store/calendars.py", " {database.dialect.lock}", ""),
+        tests=_CALENDAR + "test_the_second_of_two_edits_of_one_version_of_a_calendar_is_a_conflict",
+        database=POSTGRESQL,
     ),
 )

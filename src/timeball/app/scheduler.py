@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
@@ -15,9 +16,11 @@ from timeball.app.wiring import Parts, connect, current_actor
 from timeball.engine.engine import Engine, Health
 from timeball.errors import InvalidInput
 from timeball.executors.registry import FunctionTable
+from timeball.model.calendar import calendar_name
 from timeball.model.job import Definition, check_name
 from timeball.observe.logs import log_facts
 from timeball.schedule import schedule_of
+from timeball.service.calendars import CalendarService
 from timeball.service.jobs import JobService
 from timeball.settings import Settings, load_settings
 
@@ -63,7 +66,7 @@ class Scheduler:
             values = {"schedule": schedule, "executor": "function", "target": {"name": job_name}}
             try:
                 definition = Definition.from_dict({**values, "args": dict(args or {}), **policies})
-                schedule_of(definition, name=job_name, anchor_at=0)
+                schedule_of(_readable(definition), name=job_name, anchor_at=0)
             except InvalidInput as error:
                 error.about(f"job {job_name!r}")
                 raise
@@ -96,6 +99,11 @@ class Scheduler:
     def jobs(self) -> JobService:
         """The job use-cases: create, edit, start, stop, trigger, delete, list."""
         return self._connected().jobs()
+
+    @property
+    def calendars(self) -> CalendarService:
+        """The use-cases about named calendars: create, edit, delete, list."""
+        return self._connected().calendars()
 
     @property
     def health(self) -> Health | None:
@@ -171,3 +179,9 @@ class Scheduler:
         if self._parts is not None:
             self._parts.store.database.reset_after_fork()
             self._parts = None
+
+
+def _readable(definition: Definition) -> Definition:
+    """What of a definition can be read without a database: a calendar that is a name only cannot."""
+    missing = calendar_name(definition.calendar) and "exclude" not in definition.calendar
+    return dataclasses.replace(definition, calendar={}) if missing else definition

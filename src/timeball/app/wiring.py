@@ -11,6 +11,7 @@ from timeball.events.bus import Bus
 from timeball.executors.command.executor import CommandExecutor
 from timeball.executors.function.executor import FunctionExecutor
 from timeball.executors.registry import FunctionTable, Registry
+from timeball.service.calendars import CalendarService
 from timeball.service.jobs import JobService
 from timeball.service.ticks import TickService
 from timeball.settings import Settings
@@ -35,6 +36,11 @@ class Parts:
             namespace=self.settings.namespace,
             actor=actor or current_actor("python"),
         )
+
+    def calendars(self, actor: str | None = None) -> CalendarService:
+        """The use-cases about named calendars."""
+        who = actor or current_actor("python")
+        return CalendarService(self.store, self.jobs(who), namespace=self.settings.namespace, actor=who)
 
     def ticks(self, actor: str | None = None) -> TickService:
         """The use-cases about single coming ticks."""

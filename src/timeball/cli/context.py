@@ -17,6 +17,7 @@ from timeball.app.schema import ensure_schema
 from timeball.app.wiring import Parts, connect, current_actor
 from timeball.clock import local_instant, parse_instant
 from timeball.errors import InvalidInput
+from timeball.service.calendars import CalendarService
 from timeball.service.jobs import JobService
 from timeball.service.ticks import TickService
 from timeball.settings import Settings, load_settings
@@ -78,11 +79,16 @@ class Context:
         return self.parts.jobs(current_actor("cli"))
 
     @property
+    def calendars(self) -> CalendarService:
+        """The use-cases about named calendars."""
+        return self.parts.calendars(current_actor("cli"))
+
+    @property
     def ticks(self) -> TickService:
         """The use-cases about single coming ticks."""
         return self.parts.ticks(current_actor("cli"))
 
-    def notes(self, service: JobService) -> None:
+    def notes(self, service: JobService | CalendarService) -> None:
         """Remarks go to standard error, out of the way of programs."""
         for note in service.notes:
             click.echo(f"note: {note}", err=True)

@@ -44,6 +44,7 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--start-at", metavar="T", help="No tick before this instant; @every begins with it."),
         click.option("--end-at", metavar="T", help="No tick after this instant."),
         click.option("--jitter", metavar="S", type=float, help="Spread each run over so many seconds after its tick."),
+        click.option("--calendar", metavar="NAME", help="Closed when that calendar says so; '' for never."),
         click.option("--exclude", metavar="RULE", multiple=True, help="Closed then: 12-25, sat,sun …; '' for never."),
         click.option("--roll", metavar="R", help="Ticks on closed days: skip (default), previous or next open day."),
         click.option("--set", "settings", metavar="FIELD=VALUE", multiple=True, help="Any other field; repeatable."),
@@ -228,15 +229,22 @@ def _definition(given: dict[str, Any], base: Definition | None = None) -> Defini
 
 
 def _calendar(given: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """New rules take the place of all that were there; an empty one takes the calendar off."""
-    rules, roll = [rule for rule in given["exclude"] if rule.strip()], given["roll"]
+    """New rules or a new name take the place of all that was there; an empty one takes the calendar off."""
+    rules, roll, name = [rule for rule in given["exclude"] if rule.strip()], given["roll"], given["calendar"]
     calendar = dict(before)
+    if name is not None and given["exclude"]:
+        raise InvalidInput("--calendar and --exclude exclude each other", field="calendar")
+    if name is not None:
+        kept = {"roll": before["roll"]} if "roll" in before else {}
+        calendar = {"name": name, **kept} if name else {}
     if given["exclude"]:
         calendar = {key: calendar[key] for key in ("timezone", "roll") if key in calendar} | {"exclude": rules}
     if given["exclude"] and not rules:
         calendar = {}
     if roll is not None and not calendar:
-        raise InvalidInput("--roll needs a calendar", hint="--exclude RULE says what is closed", field="calendar")
+        raise InvalidInput(
+            "--roll needs a calendar", hint="--calendar NAME or --exclude RULE says what is closed", field="calendar"
+        )
     return {"calendar": calendar if roll is None else {**calendar, "roll": roll}}
 
 

@@ -20,6 +20,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "demo": ("timeball.cli.demo", "Watch three real instances share the work while their leader is killed."),
     "jobs": ("timeball.cli.jobs", "Make, list, show, start, stop, trigger and delete jobs."),
+    "calendars": ("timeball.cli.calendars", "Make, list, show, edit and delete named calendars."),
     "runs": ("timeball.cli.runs", "List runs, show one, read its output."),
     "cluster": ("timeball.cli.cluster", "Who takes part and who leads."),
     "explain": ("timeball.cli.explain", "Say in words what a schedule means, and its next ticks."),

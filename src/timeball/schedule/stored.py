@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from timeball.errors import ScheduleError
 from timeball.model.job import Definition
 from timeball.schedule.bounded import Bounded
 from timeball.schedule.calendars import apply_calendar
 from timeball.schedule.contract import Schedule
+from timeball.schedule.exclusions import wrong
 from timeball.schedule.once import read_instant
 from timeball.schedule.parsing import parse
 from timeball.schedule.refusals import refusal
@@ -36,6 +39,17 @@ def schedule_of(definition: Definition, *, name: str, anchor_at: int) -> Schedul
     if first is not None and last is not None and last < first:
         raise _about("end_at", refusal("never-fires", "it lies before start_at"))
     return Bounded(schedule, first=first, last=last)
+
+
+def refuse_closed(definition: Definition, *, name: str, anchor_at: int, after: int) -> None:
+    """Raise ScheduleError when ticks would come after an instant, and the calendar leaves none of them."""
+    if not definition.calendar:
+        return
+    if schedule_of(definition, name=name, anchor_at=anchor_at).next_after(after) is not None:
+        return
+    bare = dataclasses.replace(definition, calendar={})
+    if schedule_of(bare, name=name, anchor_at=anchor_at).next_after(after) is not None:
+        raise wrong("the calendar closes every tick that would come", "change the one or the other", kind="never-fires")
 
 
 def _bound(definition: Definition, field: str) -> int | None:

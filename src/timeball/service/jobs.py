@@ -14,10 +14,13 @@ from typing import Any
 from timeball.clock import pause_us
 from timeball.errors import Conflict, InvalidInput, NotFound, TargetError, TimeballError
 from timeball.executors.registry import Registry
+from timeball.model.calendar import Content, calendar_name
 from timeball.model.job import Definition, Job, JobState, check_mapping, check_name, requires_key
-from timeball.schedule import Schedule, schedule_of, tzdata_version
+from timeball.schedule import Schedule, refuse_closed, schedule_of, tzdata_version
+from timeball.service.copies import CalendarCopies
+from timeball.service.timing import from_boundary, from_now, same_phase, same_wish, ticks_after, unplanned
 from timeball.store import Store
-from timeball.store.changes import Change, ChangeResult, UnplannedTicks
+from timeball.store.changes import Change, ChangeResult
 from timeball.store.jobs import NewTimes, Placement
 
 EARLY_START_MAX_US = 1_000_000
@@ -40,13 +43,20 @@ class JobService:
         self._registry = registry
         self._namespace = namespace
         self._actor = actor
+        self._copies = CalendarCopies(store, namespace)
         self.notes: list[str] = []
         """Remarks for the person who asked, e.g. what could not be checked."""
 
     def create(self, name: str, definition: Definition, *, active: bool = True, declared: str | None = None) -> Job:
         """A new job, planned from now on. Raises InvalidInput, ScheduleError, TargetError, Conflict."""
-        self.check(name, definition)
-        return self.create_unchecked(name, definition, active=active, declared=declared)
+
+        def save(whole: Definition) -> Job:
+            self.check(name, whole)
+            return self.create_unchecked(name, whole, active=active, declared=declared)
+
+        job = self._copies.saving(definition, save)
+        self._note(self._copies.note(job.definition))
+        return job
 
     def create_unchecked(self, name: str, definition: Definition, *, active: bool, declared: str | None = None) -> Job:
         """The same without checking the target: for jobs that arrive stopped; starting them checks it."""
@@ -57,7 +67,7 @@ class JobService:
             name,
             definition,
             active=active,
-            times=_from_now(name, definition),
+            times=from_now(name, definition),
             actor=self._actor,
             tzdata=tzdata_version(),
             declared=declared,
@@ -65,8 +75,27 @@ class JobService:
 
     def edit(self, name: str, definition: Definition, *, expected_version: int | None = None) -> ChangeResult:
         """A new definition; an unchanged one changes nothing. No tick of the old one starts after this returns."""
-        self.check(name, definition)
-        return self._change(name, lambda job, _: self._edited(job, definition), expected_version)
+
+        def save(whole: Definition) -> ChangeResult:
+            self.check(name, whole)
+            return self._change(name, lambda job, _: self._edited(job, whole), expected_version)
+
+        result = self._copies.saving(definition, save)
+        self._note(self._copies.note(definition))
+        return result
+
+    def follow(self, name: str, calendar: str) -> ChangeResult | None:
+        """Take what a calendar says by now into a job that carries it, even if no tick is left; None: not needed.
+
+        Raises NotFound, ScheduleError (the job cannot have such a calendar). A broken job is left for who mends it.
+        """
+
+        def save() -> ChangeResult:
+            content = self._store.calendars.get(self._namespace, calendar).content
+            return self._change(name, lambda job, _: self._follows(job, calendar, content), None)
+
+        result = self._copies.again(save)
+        return result if result.changed else None
 
     def declare(self, name: str, definition: Definition) -> None:
         """What the program's code says about a job: created if it is new, edited if the code has changed.
@@ -74,10 +103,7 @@ class JobService:
         A person's later edit, stop or start stays until the code itself says something new.
         """
         text = definition.to_json()
-        try:
-            self._change(name, lambda job, before: self._declared(job, definition, before, text), None)
-        except NotFound:
-            self._create_declared(name, definition, text)
+        self._copies.saving(definition, lambda whole: self._declare(name, whole, text))
 
     def start(self, name: str) -> ChangeResult:
         """Active from now on: the first tick is the next after now; the time it was stopped is not replayed."""
@@ -160,31 +186,51 @@ class JobService:
             return job, self._store.plans.coming([job.id], after=now)[job.id][:count]
         return job, ticks_after(schedule, now, count)
 
-    def apply(self, wanted: Mapping[str, tuple[Definition, bool]], *, prune: bool, dry_run: bool) -> list[Applied]:
+    def apply(
+        self,
+        wanted: Mapping[str, tuple[Definition, bool]],
+        *,
+        prune: bool,
+        dry_run: bool,
+        calendars: Mapping[str, Content] | None = None,
+    ) -> list[Applied]:
         """Make the namespace's jobs be these (definition, active); with `prune` others are deleted.
 
         Everything is checked before anything is changed; then each job is one transaction, and an error says how far
-        it came.
+        it came. `calendars`: those that are about to be in the database, for a dry run.
         """
-        for name, (definition, _) in wanted.items():
-            check_name(name)
-            try:
-                self.check(name, definition)
-            except InvalidInput as error:
-                error.about(f"job {name!r}")
-                raise
+        whole = self.checked(wanted, calendars)
         existing = {job.name: job for job in self.list()}
         unwanted = sorted(existing.keys() - wanted.keys()) if prune else []
         done: list[Applied] = []
         try:
-            for name in [*wanted, *unwanted]:
-                change = self._apply_one(existing.get(name), name, wanted.get(name), dry_run=dry_run)
+            for name in [*whole, *unwanted]:
+                change = self._apply_one(existing.get(name), name, whole.get(name), dry_run=dry_run)
                 done.append(change)
         except TimeballError as error:
             error.about(f"after {len(done)} of {len(wanted) + len(unwanted)} jobs")
             error.hint = error.hint or "apply it again: what is done stays as it is"
             raise
         return done
+
+    def checked(
+        self, wanted: Mapping[str, tuple[Definition, bool]], calendars: Mapping[str, Content] | None = None
+    ) -> dict[str, tuple[Definition, bool]]:
+        """The same with what their calendars say. Raises InvalidInput naming the job that cannot work."""
+        existing, now = {job.name: job.definition for job in self.list()}, self._store.members.clock()
+        found: dict[str, tuple[Definition, bool]] = {}
+        for name, (definition, active) in wanted.items():
+            check_name(name)
+            try:
+                whole = self._copies.whole(definition, calendars)
+                self.check(name, whole)
+                if name not in existing or not same_wish(existing[name], whole):
+                    refuse_closed(whole, name=name, anchor_at=now, after=now)
+            except InvalidInput as error:
+                error.about(f"job {name!r}")
+                raise
+            found[name] = (whole, active)
+        return found
 
     def check(self, name: str, definition: Definition) -> None:
         """Refuse a definition that cannot work: its schedule, its target. Raises ScheduleError, TargetError."""
@@ -226,6 +272,12 @@ class JobService:
         pause_us(min(begun - result.at, EARLY_START_MAX_US))
         return dataclasses.replace(result, at=begun)
 
+    def _declare(self, name: str, definition: Definition, text: str) -> None:
+        try:
+            self._change(name, lambda job, before: self._declared(job, definition, before, text), None)
+        except NotFound:
+            self._create_declared(name, definition, text)
+
     def _create_declared(self, name: str, definition: Definition, text: str) -> None:
         try:
             self.create(name, definition, declared=text)
@@ -241,19 +293,26 @@ class JobService:
             return None
         return _with_declared(change, text)
 
-    def _edited(self, job: Job, definition: Definition) -> Change | None:
+    def _follows(self, job: Job, calendar: str, content: Content) -> Change | None:
+        if job.state is JobState.BROKEN or calendar_name(job.definition.calendar) != calendar:
+            return None
+        copy = content.copy_in(job.definition.calendar)
+        return self._edited(job, dataclasses.replace(job.definition, calendar=copy), may_close=True)
+
+    def _edited(self, job: Job, definition: Definition, *, may_close: bool = False) -> Change | None:
         broken = job.state is JobState.BROKEN
         if not broken and job.definition.to_json() == definition.to_json():
             return None
+        as_before = not broken and same_wish(job.definition, definition)
         # An unchanged schedule keeps the phase of @every.
-        same = not broken and _when(job.definition) == _when(definition)
+        same = not broken and same_phase(job.definition, definition)
         return Change(
             kind="edited",
             state=JobState.ACTIVE if broken else job.state,
             definition=definition,
             placement=self._place(definition),
-            times=_from_boundary(job, definition, keep_anchor=same),
-            unplanned=_unplanned(job),
+            times=from_boundary(job, definition, keep_anchor=same, may_close=may_close or as_before),
+            unplanned=unplanned(job),
             cancel_pending=False,
         )
 
@@ -268,8 +327,8 @@ class JobService:
             state=JobState.ACTIVE,
             definition=job.definition,
             placement=self._place(job.definition),
-            times=_from_boundary(job, job.definition, keep_anchor=True),
-            unplanned=_unplanned(job),
+            times=from_boundary(job, job.definition, keep_anchor=True, may_close=True),
+            unplanned=unplanned(job),
             cancel_pending=False,
         )
 
@@ -291,6 +350,10 @@ class JobService:
             return
         self._registry.check(definition.executor, definition.target, args)
 
+    def _note(self, note: str | None) -> None:
+        if note is not None and note not in self.notes:
+            self.notes.append(note)
+
     def _check_elsewhere(self, handler: str) -> None:
         """A function that this program does not have: some instance that is up must have it."""
         live = self._store.members.live(self._namespace)
@@ -300,60 +363,11 @@ class JobService:
         if handler in known:
             return
         if not live and not functions:
-            note = f"no instance is up, so function {name!r} could not be checked; runs wait for one that has it"
-            if note not in self.notes:
-                self.notes.append(note)
+            self._note(f"no instance is up, so function {name!r} could not be checked; runs wait for one that has it")
             return
         close = difflib.get_close_matches(name, functions, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(functions) or 'none'}"
         raise TargetError(f"no instance that is up has a function named {name!r}", hint=hint, field="target")
-
-
-def ticks_after(schedule: Schedule, instant: int, count: int) -> list[int]:
-    """The next ticks strictly after an instant, at most `count`."""
-    ticks: list[int] = []
-    while len(ticks) < count and (tick := schedule.next_after(instant)) is not None:
-        ticks.append(tick)
-        instant = tick
-    return ticks
-
-
-def _when(definition: Definition) -> tuple[str, ...]:
-    return (definition.schedule, definition.timezone, definition.dialect, definition.dst, definition.start_at)
-
-
-def _from_now(name: str, definition: Definition) -> Callable[[int], NewTimes]:
-    def times(at: int) -> NewTimes:
-        schedule = schedule_of(definition, name=name, anchor_at=at)
-        return NewTimes(cursor_at=at, next_due_at=schedule.next_after(at), anchor_at=at)
-
-    return times
-
-
-def _from_boundary(job: Job, definition: Definition, *, keep_anchor: bool) -> Callable[[int], NewTimes]:
-    def times(boundary: int) -> NewTimes:
-        anchor = job.anchor_at if keep_anchor else boundary
-        schedule = schedule_of(definition, name=job.name, anchor_at=anchor)
-        if schedule.follows_runs is not None:  # the chain begins anew
-            anchor = boundary
-            schedule = schedule_of(definition, name=job.name, anchor_at=anchor)
-        return NewTimes(cursor_at=boundary, next_due_at=schedule.next_after(boundary), anchor_at=anchor)
-
-    return times
-
-
-def _unplanned(job: Job) -> Callable[[int], UnplannedTicks | None]:
-    def unplanned(boundary: int) -> UnplannedTicks | None:
-        if job.next_due_at is None or job.next_due_at > boundary:
-            return None
-        schedule = schedule_of(job.definition, name=job.name, anchor_at=job.anchor_at)
-        count = schedule.count_between(job.cursor_at, boundary)
-        last = schedule.previous_before(boundary + 1)
-        if not count or last is None:
-            return None
-        return UnplannedTicks(first=job.next_due_at, last=last, count=count)
-
-    return unplanned
 
 
 def _ended(job: Job, kind: str, state: JobState, cancel_running: bool) -> Change:
@@ -366,7 +380,7 @@ def _ended(job: Job, kind: str, state: JobState, cancel_running: bool) -> Change
         definition=job.definition,
         placement=None,
         times=times,
-        unplanned=_unplanned(job) if job.state is JobState.ACTIVE else lambda _: None,
+        unplanned=unplanned(job) if job.state is JobState.ACTIVE else lambda _: None,
         cancel_pending=True,
         cancel_running=cancel_running,
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from timeball.errors import Conflict
 from timeball.model.job import Definition, Job, JobState
 from timeball.store.database import Database, Row, Transaction, sql
+from timeball.store.holds import CalendarHolds
 from timeball.store.jobs import COLUMNS, NewTimes, Placement, no_such_job, read_job
 from timeball.store.rewinds import Rewind, Rewinds
 from timeball.store.versions import Versions, tell_job
@@ -71,9 +72,10 @@ class ChangeResult:
 class Changes:
     """Changes to a job, decided with its row locked."""
 
-    def __init__(self, database: Database, versions: Versions) -> None:
+    def __init__(self, database: Database, versions: Versions, holds: CalendarHolds) -> None:
         self._db = database
         self._versions = versions
+        self._holds = holds
         self._rewinds = Rewinds()
         d = database.dialect
         by_name = "FROM timeball_job WHERE namespace = :namespace AND live_name = :name"
@@ -129,7 +131,8 @@ class Changes:
     ) -> ChangeResult:
         """Change a job as `decide` says, seeing it locked; None from `decide`: nothing to change.
 
-        `decide` gets the job and its last declaration by code. Raises NotFound, Conflict (the version moved on).
+        `decide` gets the job and its last declaration by code. Raises NotFound, Conflict (the version moved on),
+        CalendarChanged (a new definition's copy of its calendar is old).
         """
 
         def work(tx: Transaction) -> ChangeResult:
@@ -164,6 +167,8 @@ class Changes:
         running: Sequence[StillRunning],
         actor: str,
     ) -> ChangeResult:
+        if change.definition != job.definition:
+            self._holds.hold(tx, job.namespace, change.definition.calendar)
         at = tx.now()
         # Ticks that got their fate a moment early belong to the old version, though they are due after now.
         early = tx.one(self._decided_early, job_id=job.id, at=at, early=EARLY_MAX_US)

@@ -11,6 +11,7 @@ from typing import Any
 from timeball.errors import Conflict, Duplicate, InvalidInput, NotFound
 from timeball.model.job import Definition, Job, JobState
 from timeball.store.database import Database, Row, Transaction, sql
+from timeball.store.holds import CalendarHolds
 from timeball.store.schema import NO_LIMIT
 from timeball.store.versions import Versions, tell_job
 
@@ -38,9 +39,10 @@ class NewTimes:
 class Jobs:
     """Definitions and their history."""
 
-    def __init__(self, database: Database, versions: Versions) -> None:
+    def __init__(self, database: Database, versions: Versions, holds: CalendarHolds) -> None:
         self._db = database
         self._versions = versions
+        self._holds = holds
         d = database.dialect
         by_name = "FROM timeball_job WHERE namespace = :namespace AND live_name = :name"
         self._get = sql(f"SELECT {COLUMNS} {by_name}")
@@ -88,9 +90,13 @@ class Jobs:
         tzdata: str,
         declared: str | None = None,
     ) -> Job:
-        """A new job. `times` is asked with the database's time of the creation. Raises Conflict: the name is taken."""
+        """A new job. `times` is asked with the database's time of the creation.
+
+        Raises Conflict (the name is taken), CalendarChanged (the copy of its calendar is old).
+        """
 
         def work(tx: Transaction) -> Job:
+            self._holds.hold(tx, namespace, definition.calendar)
             at = tx.now()
             when = times(at)
             state = JobState.ACTIVE if active else JobState.STOPPED

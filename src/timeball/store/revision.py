@@ -5,12 +5,12 @@ from __future__ import annotations
 from timeball.errors import LeaseRowMissing, SchemaMismatch
 from timeball.store.database import Database, Transaction, sql
 
-HEAD = "0001"
+HEAD = "0002"
 VERSION_TABLE = "timeball_schema"
 # Schemas that this code can work on: its own, and with expand-then-contract its neighbours'.
 WORKS_ON = frozenset({HEAD})
 # Every schema that a migration of ours leads on from.
-KNOWN = frozenset({"0001"})
+KNOWN = frozenset({"0001", "0002"})
 
 
 def current_revision(database: Database) -> str | None:

@@ -200,6 +200,17 @@ event = Table(
     sqlite_autoincrement=True,
 )
 
+calendar = Table(
+    "timeball_calendar",
+    metadata,
+    Column("namespace", _name(), primary_key=True),
+    Column("name", _name(), primary_key=True),
+    Column("rules", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
 gate = Table(
     "timeball_gate",
     metadata,

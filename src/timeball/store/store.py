@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 from timeball.clock import wall_us
 from timeball.store.audits import Audits
+from timeball.store.calendars import Calendars
 from timeball.store.changes import Changes
 from timeball.store.claims import Claims
 from timeball.store.database import Database
 from timeball.store.events import Events
+from timeball.store.holds import CalendarHolds
 from timeball.store.jobs import Jobs
 from timeball.store.leases import Leases
 from timeball.store.members import Members
@@ -36,9 +38,10 @@ class Store:
         self.settles = Settles(database)
         self.reaps = Reaps(database, self.leases)
         self.purges = Purges(database, self.leases)
-        versions = Versions()
-        self.jobs = Jobs(database, versions)
-        self.changes = Changes(database, versions)
+        versions, holds = Versions(), CalendarHolds(database)
+        self.jobs = Jobs(database, versions, holds)
+        self.changes = Changes(database, versions, holds)
+        self.calendars = Calendars(database)
         self.skips = Skips(database)
         self.runs = Runs(database)
         self.events = Events(database)

@@ -1,1 +1,1 @@
-"""Reading the job files of other systems, one module each."""
+"""Reading what other systems keep, one module each: jobs, holidays, events."""

@@ -1,0 +1,34 @@
+"""A job is saved only with what its named calendar says at that moment. Owns the check; the verbs are in `calendars`.
+
+The calendar's row is locked against writers until the job's transaction ends. So an edit of the calendar either
+committed before, and the job's copy is found to be old here; or it waits, and then sees the job among those that have to
+follow it. A version would not do in place of the content: a calendar that was deleted and made anew begins at 1 again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from timeball.errors import CalendarChanged
+from timeball.model.calendar import Content, calendar_name
+from timeball.store.database import Database, Transaction, sql
+
+
+class CalendarHolds:
+    """The lock and the comparison, inside the transaction of a job."""
+
+    def __init__(self, database: Database) -> None:
+        self._lock_shared = sql(
+            f"SELECT rules FROM timeball_calendar WHERE namespace = :namespace AND name = :name "
+            f"{database.dialect.lock_shared}"
+        )
+
+    def hold(self, tx: Transaction, namespace: str, calendar: Mapping[str, Any]) -> None:
+        """Raise CalendarChanged unless the copy is equal to the calendar of its name; a job's own calendar always is."""
+        name = calendar_name(calendar)
+        if not name:
+            return
+        row = tx.one(self._lock_shared, namespace=namespace, name=name)
+        if row is None or Content.from_json(row[0], description="").copy_in(calendar) != dict(calendar):
+            raise CalendarChanged(f"calendar {name!r} was changed at the same moment", hint="try it again")
