@@ -141,7 +141,7 @@ RUNS = (
     guard(
         "a misfire leaves what has started",
         "I13 I23",
-        ("store/reaps.py", "pending = f\"id {ids} AND state IN ('planned', 'claimed') AND", 'pending = f"id {ids} AND'),
+        ("store/reaps.py", "waiting = f\"id {ids} AND state IN ('planned', 'claimed')\"", 'waiting = f"id {ids}"'),
         tests=_START + "test_the_misfire_that_comes_after_the_start_misses_nothing",
         database=POSTGRESQL,
     ),

@@ -128,6 +128,6 @@ def test_a_tick_that_a_person_skipped_is_no_reason_to_plan_anew(store: Store, nu
     cluster = Cluster(Scene(store))
     right = cluster.planned("job", shift_us=0)
     tick = right[0] + number * HOUR
-    store.skips.skip("default", "job", lambda _job, _now: tick, actor="anna")
+    store.skips.skip("default", "job", lambda _job, _now, _out: tick, actor="anna")
     assert cluster.replan() == 0
     assert cluster.facts == []
