@@ -130,3 +130,24 @@ def test_who_waited_at_a_shut_link_is_led_to_the_other_server_as_well() -> None:
                 connection.sendall(b"one")
                 proxies.do(echo.link.heal(resets=False))
                 assert connection.recv(10) == b"one"
+
+
+def test_a_connection_that_the_old_server_takes_after_the_change_is_reset() -> None:
+    with Proxies() as proxies, socket.create_server(("127.0.0.1", 0), backlog=0) as old:
+        echo = Echo(proxies)
+        address = Upstream(host="127.0.0.1", port=old.getsockname()[1])
+        link = proxies.add("b", address)
+        with (
+            echo.listener,
+            socket.create_connection((address.host, address.port), 5),  # the one for which there is room
+            socket.create_connection(("127.0.0.1", link.port), 5) as connection,
+        ):
+            connection.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                connection.recv(10)
+            proxies.do(link.bar())
+            proxies.do(link.unbar(echo.address))
+            old.accept()[0].close()
+            connection.settimeout(10)
+            with pytest.raises(ConnectionResetError):
+                connection.recv(10)

@@ -108,11 +108,10 @@ class Link:
         except OSError:
             writer.transport.abort()
             return
-        if self._barred or upstream is not self._upstream:
-            to_server.transport.abort()
-            writer.transport.abort()
-            return
         pair = _Pair(writer, to_server)
+        if self._barred or upstream is not self._upstream:
+            pair.reset()
+            return
         self._pairs.add(pair)
         try:
             await asyncio.gather(
