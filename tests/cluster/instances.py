@@ -93,7 +93,7 @@ class Story:
         self._never.wait(max(0.0, seconds - (monotonic_us() - self._began) / 1e6))
 
 
-def eventually(condition: Any, seconds: float = 20.0) -> None:
+def eventually(condition: Any, seconds: float = 60.0) -> None:
     """Look again and again until a condition holds; fails after a deadline."""
     deadline, never = monotonic_us() + int(seconds * 1e6), threading.Event()
     while not condition():

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.instances import Instances, Story, eventually
+from timeball.model.states import FATES
 
 APP = """
 import os, time
@@ -58,8 +59,11 @@ def test_misbehaving_work_leaves_the_others_their_time(database_url: str, tmp_pa
         trigger(cluster, "leaves", "--function", "leaves")
         trigger(cluster, "floods", "--command", "--", "/bin/sh", "-c", "head -c 200000000 /dev/zero")
         trigger(cluster, "signals", "--command", "--", "/bin/sh", "-c", "kill -KILL $$")
-        Story().at(8)
-        ended = {name: runs_of(cluster, name)[0] for name in ("spin", "blocks", "leaves", "floods", "signals")}
+        story = Story()
+        names = ("spin", "blocks", "leaves", "floods", "signals")
+        eventually(lambda: all(run["state"] in FATES for name in names for run in runs_of(cluster, name)))
+        story.at(8)
+        ended = {name: runs_of(cluster, name)[0] for name in names}
         assert {name: run["state"] for name, run in ended.items()} == {
             "spin": "timed_out",
             "blocks": "succeeded",

@@ -28,7 +28,9 @@ def add(cluster: Instances, name: str, *flags: str) -> None:
 
 
 def pid_of(folder: Path, name: str, attempt: int = 1) -> int:
-    return int((folder / f"{name}.{attempt}").read_text())
+    file = folder / f"{name}.{attempt}"
+    eventually(lambda: file.exists() and file.read_text().endswith("\n"))
+    return int(file.read_text())
 
 
 def alive(pid: int) -> bool:
@@ -78,7 +80,7 @@ def test_who_wakes_after_his_membership_ends_what_another_instance_runs_by_now(
         cluster.ask("db", "upgrade")
         cluster.start("paused")
         add(cluster, "again", "--on-lost", "rerun")
-        eventually((tmp_path / "again.1").exists)
+        pid_of(tmp_path, "again")
         cluster.start("whole")
         eventually(lambda: len(cluster.ask("cluster", "status")["instances"]) == 2)
         cluster.processes["paused"].send_signal(signal.SIGSTOP)
@@ -86,6 +88,6 @@ def test_who_wakes_after_his_membership_ends_what_another_instance_runs_by_now(
         first, second = pid_of(tmp_path, "again"), pid_of(tmp_path, "again", 2)
         assert alive(first)  # nobody could end it
         cluster.processes["paused"].send_signal(signal.SIGCONT)
-        eventually(lambda: not alive(first), 2)
+        eventually(lambda: not alive(first), 5)
         assert alive(second)
         kill(second)

@@ -43,7 +43,7 @@ def schemas(url: str) -> list[str]:
 def test_a_short_run_passes_and_leaves_nothing_behind(database_url: str, tmp_path: Path) -> None:
     server = database_url.startswith("postgresql")
     kinds = "kill,pause,partition,rolling" if server else "kill,pause,rolling"
-    document = run_it(database_url, tmp_path, "--instances", "3", "--minutes", "0.42", "--faults", kinds, "--seed", "3")
+    document = run_it(database_url, tmp_path, "--instances", "3", "--minutes", "0.6", "--faults", kinds, "--seed", "3")
     assert set(document["faults"]) == set(kinds.split(","))
     assert document["begins"] > 200
     assert document["lease_hands"] >= 2

@@ -11,7 +11,7 @@ from timeball.executors.registry import FunctionTable, Registry
 from timeball.model.run import Kind, Outcome, Work
 
 _ids = itertools.count(1)
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 def make_work(

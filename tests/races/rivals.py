@@ -19,7 +19,7 @@ from timeball.store import Store
 from timeball.store.database import Transaction, sql
 
 T = TypeVar("T")
-HELD_SECONDS = 20.0
+HELD_SECONDS = 60.0
 LATE = "late"
 """The loser is held before its statement until the winner has committed."""
 COMMIT = "commit"
@@ -70,7 +70,7 @@ class Hold:
         if statement is not self._before or self.reached.is_set():
             return
         if tx is not None and tx.dialect.name == "postgresql":  # a slow host is no frozen instance
-            tx._connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = '20s'")
+            tx._connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = '60s'")
         self.reached.set()
         assert self.go_on.wait(HELD_SECONDS), "nobody let the held side go on"
         if self.rolled_back:

@@ -18,7 +18,7 @@ from timeball.store import Store
 
 
 @pytest.fixture
-def bench(database_url: str, host_clock: HostClock) -> Iterator[Bench]:
+def bench(with_schema: None, database_url: str, host_clock: HostClock) -> Iterator[Bench]:
     made = Bench(database_url, host_clock)
     yield made
     made.close()

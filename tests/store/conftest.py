@@ -11,7 +11,7 @@ from tests.store.stepped import Bench
 
 
 @pytest.fixture
-def bench(database_url: str, host_clock: HostClock) -> Iterator[Bench]:
+def bench(with_schema: None, database_url: str, host_clock: HostClock) -> Iterator[Bench]:
     made = Bench(database_url, host_clock)
     yield made
     made.close()

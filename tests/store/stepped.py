@@ -29,6 +29,7 @@ from timeball.settings import Settings
 from timeball.store import Store, open_store
 from timeball.store.database import sql
 from timeball.store.migrate import upgrade_schema
+from timeball.store.revision import current_revision
 from timeball.store.runs import RunFilter, StoredRun
 
 POSTGRES_CLOCK = """
@@ -39,7 +40,7 @@ CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATI
 """
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline, never = monotonic_us() + int(seconds * 1e6), threading.Event()
     while not condition():
         assert monotonic_us() < deadline, "it did not come true in time"
@@ -55,6 +56,7 @@ class Bench:
         self._postgres = url.startswith("postgresql")
         self._name = make_url(url).database
         self._query_only = "OFF"
+        self._admin: psycopg.Connection | None = None
         if self._postgres:  # a function of that name before the catalog's own: a clock that the test can move
             self.administer(POSTGRES_CLOCK, f"ALTER DATABASE {self._name} SET search_path = public, pg_catalog")
         self._engines: list[Engine] = []
@@ -68,7 +70,8 @@ class Bench:
         self.functions.register("note", self._note)
         self.functions.register("long", self._long)
         self.store = self.open()
-        upgrade_schema(self.store.database, "default")
+        if current_revision(self.store.database) is None:
+            upgrade_schema(self.store.database, "default")
         registry = make_registry(Settings(database_url=url), self.functions)
         self.jobs = JobService(self.store, registry, namespace="default", actor="test")
 
@@ -90,8 +93,15 @@ class Bench:
         self.release.set()
         for engine in self._engines:
             engine.runner.close(0)
+        self._part()
+
+    def _part(self) -> None:
+        """Close all connections; the next use opens new ones."""
         for store in self.stores:
             store.close()
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
 
     def open(self) -> Store:
         store = open_store(self.url, host_clock=self._host_clock)
@@ -102,9 +112,10 @@ class Bench:
 
     def administer(self, *statements: str) -> None:
         if self._postgres:
-            with psycopg.connect(self.url, autocommit=True) as admin:
-                for statement in statements:
-                    admin.execute(statement)  # pyright: ignore
+            if self._admin is None:
+                self._admin = psycopg.connect(self.url, autocommit=True)
+            for statement in statements:
+                self._admin.execute(statement)  # pyright: ignore
             return
         with self.store.database.transaction() as tx:
             for statement in statements:
@@ -154,8 +165,7 @@ class Bench:
     @contextlib.contextmanager
     def refusing(self) -> Generator[None]:
         """The database drops its connections and takes no new ones."""
-        for store in self.stores:
-            store.close()
+        self._part()
         if not self._postgres:
             file = Path(str(self._name))
             aside = file.rename(file.with_suffix(".aside"))
@@ -176,8 +186,7 @@ class Bench:
         self._query_only = "ON"
         if self._postgres:
             self.administer(f"ALTER DATABASE {self._name} SET default_transaction_read_only = on")
-            for store in self.stores:
-                store.close()
+            self._part()
         yield
         self._query_only = "OFF"
         if self._postgres:

@@ -20,7 +20,7 @@ BEGIN = "2030-06-05T12:00:00Z"
 
 
 @pytest.fixture
-def bench(database_url: str, host_clock: HostClock) -> Iterator[Bench]:
+def bench(with_schema: None, database_url: str, host_clock: HostClock) -> Iterator[Bench]:
     made = Bench(database_url, host_clock)
     made.set_clock(BEGIN)
     yield made

@@ -32,7 +32,7 @@ ALLOW_RUNS = {"sqlite": "DROP TRIGGER refuse", "postgresql": "DROP TRIGGER refus
 
 
 @pytest.fixture
-def bench(database_url: str, host_clock: HostClock) -> Iterator[Bench]:
+def bench(with_schema: None, database_url: str, host_clock: HostClock) -> Iterator[Bench]:
     made = Bench(database_url, host_clock)
     yield made
     made.close()

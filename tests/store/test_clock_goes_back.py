@@ -56,7 +56,7 @@ class World:
 
 
 @pytest.fixture
-def world(database_url: str, host_clock: HostClock) -> Iterator[World]:
+def world(with_schema: None, database_url: str, host_clock: HostClock) -> Iterator[World]:
     made = World(Bench(database_url, host_clock))
     yield made
     made.close()

@@ -33,7 +33,7 @@ PAUSE_SECONDS_MAX = 3600
 
 
 @pytest.fixture
-def apart(postgres_url: str) -> Iterator[Bench]:
+def apart(with_schema: None, postgres_url: str) -> Iterator[Bench]:
     """A database on a host of its own: what the instances' wall clocks say can differ from it."""
     made = Bench(postgres_url, HostClock())
     yield made

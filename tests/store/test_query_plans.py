@@ -12,7 +12,6 @@ from sqlalchemy import event
 from tests.store.scene import ANY, SECOND, Scene
 from timeball.store import Store, open_store
 from timeball.store.database import sql
-from timeball.store.migrate import upgrade_schema
 from timeball.store.reaps import LostRun, MisfireVerdict
 
 FINISHED = 30_000
@@ -58,9 +57,8 @@ class Plans:
 
 
 @pytest.fixture
-def fresh(postgres_url: str) -> Iterator[Scene]:
+def fresh(with_schema: None, postgres_url: str) -> Iterator[Scene]:
     store = open_store(postgres_url)
-    upgrade_schema(store.database, "default")
     made = Scene(store)
     for name in ("allow", "skip"):
         made.job(name, overlap=name)

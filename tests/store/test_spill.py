@@ -22,7 +22,7 @@ WEDNESDAY = "2030-06-05T12:00:30Z"
 
 
 @pytest.fixture
-def bench(database_url: str, host_clock: HostClock) -> Iterator[Bench]:
+def bench(with_schema: None, database_url: str, host_clock: HostClock) -> Iterator[Bench]:
     made = Bench(database_url, host_clock)
     made.set_clock(WEDNESDAY)
     yield made
