@@ -11,6 +11,7 @@ import click
 import pytest
 
 from timeball.cli.main import cli
+from timeball.model.job import Definition
 from timeball.model.states import MOVES
 from timeball.settings import Settings
 
@@ -32,6 +33,11 @@ def test_every_setting_stands_in_the_docs_with_its_default() -> None:
         text = str(value).lower() if isinstance(value, bool) else str(value)
         expected[item.name] = "" if value in ((), "", {}) else text
     assert documented == expected
+
+
+def test_every_field_of_a_job_stands_in_the_docs() -> None:
+    table = "".join(rows("docs/jobs.md", r"^\| (`.+?`) \|()"))
+    assert sorted(re.findall(r"`(\w+)`", table)) == sorted(item.name for item in fields(Definition))
 
 
 def test_the_table_of_states_is_the_table_of_legal_moves() -> None:
