@@ -111,6 +111,7 @@ def test_the_same_ending_told_twice_is_accepted_once_and_repeated_harmlessly(are
 @every_meeting
 @pytest.mark.parametrize("rerun", [False, True], ids=["fail", "rerun"])
 def test_the_reaper_that_comes_after_the_settle_finds_nothing(arena: Arena, meeting: str, rerun: bool) -> None:
+    """ORPH-003 and ORPH-009: what has ended stays as it ended, however old the reaper's list is."""
     started = arena.orphaned()
     orphan = orphan_of(arena)
     lost = arena.meet(

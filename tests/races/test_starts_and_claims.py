@@ -88,6 +88,7 @@ def test_a_start_that_comes_after_its_job_was_set_aside_starts_nothing(arena: Ar
 
 @every_meeting
 def test_a_start_that_comes_after_the_reclaim_starts_nothing(arena: Arena, meeting: str) -> None:
+    """DUP-001: between its claim and its start another one claimed, and may have started and ended, the run."""
     claim = arena.claimed(overlap="allow")
     run_out(arena)
     result = arena.meet(
@@ -113,6 +114,7 @@ def test_the_reclaim_that_comes_after_the_start_takes_nothing(arena: Arena, meet
 
 @every_meeting
 def test_the_second_of_two_claims_gets_nothing(arena: Arena, meeting: str) -> None:
+    """DUP-008: the statement of the loser names the state it saw, and changes no row."""
     arena.planned(overlap="allow")
     got = arena.meet(lambda: arena.one.claim(arena.a), lambda: reclaim(arena), meeting, before=arena.mine.claims._claim)
     assert not got or meeting == ROLLBACK

@@ -14,11 +14,13 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from timeball.errors import Busy, Corrupt, Duplicate, SchemaMismatch, StoreError, Unavailable
+from timeball.store.bounded import bound, patience
 
 SERVER_MIN = 140000  # EXTRACT gives exact numerics, so microseconds survive
 LOCK_SECONDS = 2
 IDLE_IN_TRANSACTION_SECONDS = 2
 READ_ONLY = "25006"
+MIGRATION_SECONDS = 300
 MIGRATION_LOCK_KEY = 0x7169_6D65_6261_6C6C & 0x7FFF_FFFF_FFFF_FFFF
 LISTEN_SLICE_SECONDS = 0.5
 LISTEN_BACKOFF_SECONDS = 1.0
@@ -54,6 +56,7 @@ class PostgresDialect:
                 "tcp_user_timeout": int(max(statement_timeout_seconds * 2, 10) * 1000),
             },
         )
+        bound(engine, statement_timeout_seconds=statement_timeout_seconds)
         event.listen(engine, "connect", _preparer(statement_timeout_seconds))
         event.listen(engine, "handle_error", _drop_read_only)
         return engine
@@ -126,10 +129,11 @@ class PostgresDialect:
     def migration_lock(self, connection: Connection) -> Generator[None]:
         """A transaction's advisory lock: freed by commit, rollback or a broken connection."""
         connection.exec_driver_sql("SET LOCAL lock_timeout = '120s'")
-        connection.exec_driver_sql("SET LOCAL statement_timeout = '300s'")
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{MIGRATION_SECONDS}s'")
         connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = '60s'")
-        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_KEY,))
-        yield
+        with patience(connection, MIGRATION_SECONDS):
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_KEY,))
+            yield
 
 
 def _preparer(statement_timeout_seconds: float) -> Callable[[Any, Any], None]:
