@@ -179,7 +179,9 @@ def _element(value: object) -> str:
 
 
 _BUSY = {"40001", "40P01", "55P03", "57014"}
-_UNAVAILABLE = {READ_ONLY, "53300", "53100", "53200", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
+_UNAVAILABLE = {READ_ONLY, "57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
+_UNAVAILABLE_CLASSES = ("08", "53", "58")
+"""Connections; what the server has no more of (disk, memory, sessions); the server's own input and output."""
 _SCHEMA = {"42P01", "42703", "3F000"}
 _CORRUPT = {"XX001", "XX002"}
 
@@ -191,7 +193,7 @@ def _classify(error: BaseException | None, *, broken: bool) -> StoreError:  # no
         return Duplicate(text)
     if state in _BUSY:
         return Busy(text)
-    if broken or state in _UNAVAILABLE or (state or "").startswith("08"):
+    if broken or state in _UNAVAILABLE or (state or "").startswith(_UNAVAILABLE_CLASSES):
         return Unavailable(text)
     if state in _SCHEMA:
         return SchemaMismatch(text, hint="timeball db upgrade")
