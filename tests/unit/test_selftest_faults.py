@@ -119,7 +119,8 @@ def test_libraries_are_searched_where_distributions_put_them(tmp_path: Path) -> 
 
 
 def test_a_clock_is_a_file_of_its_own_that_is_stepped_in_one_piece(tmp_path: Path) -> None:
-    clocks = WallClocks(tmp_path, Path("/lib.so"))
+    clocks = WallClocks(tmp_path, Path("/lib.so"), ("a", "b"))
+    assert clocks.environment("c") == {}
     file = Path(clocks.environment("a")["FAKETIME_TIMESTAMP_FILE"])
     assert file.read_text() == "+0.000\n"
     clocks.set("a", -3600)

@@ -176,7 +176,7 @@ class Injector:
         clocks = self._cluster.clocks
         assert clocks is not None
         leader = self._leader() if fault.at_leader else None
-        name = leader if leader in self._names else self._names[int(fault.aim * len(self._names))]
+        name = leader if leader in clocks.names else clocks.names[int(fault.aim * len(clocks.names))]
         how = f"gains {fault.drift:+g} s a second" if fault.drift else f"is {fault.step_seconds:+.0f} s off"
         self._say(f"the wall clock of {name} {how} for {fault.length_seconds:.1f} s")
         self.applied[SKEW] += 1

@@ -91,7 +91,8 @@ class Play:
         with Proxies() as proxies, place_beside(wish.database_url, keep=wish.keep, way=self._way(proxies)) as place:
             if wish.keep:
                 self._said.append(f"kept: {place.name}; evidence and logs in {place.folder}")
-            clocks = WallClocks(place.folder, wish.means.faketime) if wish.means.faketime else None
+            fake = wish.means.faketime
+            clocks = WallClocks(place.folder, fake, self._names[1::2]) if fake else None
             cluster = Cluster(place.folder, self._ways(place, proxies), self._said.append, clocks)
             settings = Settings(database_url=place.url, namespace=NAMESPACE, command_allow=("*",))
             parts = connect(settings, scheduler.functions)

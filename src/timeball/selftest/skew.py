@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from timeball.clock import monotonic_us, seconds_to_us, wall_us
@@ -35,14 +35,21 @@ TRIAL = "from timeball.clock import monotonic_us, pause_us, wall_us; pause_us(10
 
 
 class WallClocks:
-    """The wall clocks of instances by name; each begins true."""
+    """The wall clocks of some instances, by name; each begins true.
 
-    def __init__(self, folder: Path, library: Path) -> None:
+    These instances run no commands. The library wraps the locks of threads in a lock of its own; a process that is
+    forked while another thread holds that one waits for it for ever, before it becomes the command.
+    """
+
+    def __init__(self, folder: Path, library: Path, names: Sequence[str]) -> None:
         self._folder = folder
         self._library = library
+        self.names = tuple(names)
 
     def environment(self, name: str) -> dict[str, str]:
-        """What makes a process have the wall clock of that name."""
+        """What makes an instance have the wall clock of that name; nothing for one that has the host's."""
+        if name not in self.names:
+            return {}
         file = self._file(name)
         if not file.exists():
             self.set(name, 0.0)
@@ -52,6 +59,7 @@ class WallClocks:
             "FAKETIME_CACHE_DURATION": f"{CACHE_SECONDS}",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "NO_FAKE_STAT": "1",
+            "TIMEBALL_COMMAND_ALLOW": "",
         }
 
     def set(self, name: str, offset_seconds: float) -> None:
@@ -101,7 +109,7 @@ def installed_libraries(root: Path = Path("/")) -> Iterator[Path]:
 def check_library(library: Path) -> None:
     """Try it: the wall clock must go wrong, the monotonic one must not. Raises InvalidInput."""
     with tempfile.TemporaryDirectory() as folder:
-        clocks = WallClocks(Path(folder), library)
+        clocks = WallClocks(Path(folder), library, ("trial",))
         clocks.set("trial", TRIAL_SECONDS)
         wall, monotonic = wall_us(), monotonic_us()
         done = _try(clocks.environment("trial"))
