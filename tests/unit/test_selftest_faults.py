@@ -190,3 +190,13 @@ def test_a_failover_that_failed_is_told_and_everybody_stays_with_the_first_serve
         outages.restart(fault(RESTART))
     assert [kind for kind, _ in server.troubles] == ["failover-failed"]
     assert dict(server.applied) == {RESTART: 1, FAILOVER: 0}
+
+
+def test_what_waits_for_its_turn_at_the_end_does_nothing_any_more(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    server.over.set()
+    with Proxies() as proxies:
+        outages = server.outages(proxies)
+        outages.restart(fault(RESTART))
+        outages.fill_disk(fault(DISK_FULL))
+    assert not server.log.exists()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import subprocess
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from timeball.selftest.faults import DISK_FULL, FAILOVER, RESTART, Fault
 from timeball.selftest.means import Means
 from timeball.selftest.proxy import Proxies
 
-COMMAND_SECONDS = 120.0
+COMMAND_SECONDS, TURN_SECONDS = 120.0, 20.0
 WORDS_TOLD_BYTES = 500
 
 
@@ -42,16 +43,15 @@ class Outages:
     def restart(self, fault: Fault) -> None:
         """Restart the server."""
         del fault
-        with self._server:
-            if self._moved:
-                return
-            self._say("database server restarted")
-            self._applied[RESTART] += self._run("restart-failed", self._means.restart)
+        with self._first_server() as ours:
+            if ours:
+                self._say("database server restarted")
+                self._applied[RESTART] += self._run("restart-failed", self._means.restart)
 
     def fill_disk(self, fault: Fault) -> None:
         """Fill the server's disk, and free it again whatever happens."""
-        with self._server:
-            if self._moved or self._over.is_set():
+        with self._first_server() as ours:
+            if not ours:
                 return
             self._say(f"the database's disk is full for {fault.length_seconds:.1f} s")
             try:
@@ -77,6 +77,16 @@ class Outages:
             for link in links:
                 self._proxies.do(link.unbar(to if self._moved else None))
             self._applied[FAILOVER] += self._moved
+
+    @contextlib.contextmanager
+    def _first_server(self) -> Generator[bool]:
+        """A turn at the server of the begin; False when none is to be had soon, it is gone, or all is over."""
+        taken = self._server.acquire(timeout=TURN_SECONDS)
+        try:
+            yield taken and not self._moved and not self._over.is_set()
+        finally:
+            if taken:
+                self._server.release()
 
     def _run(self, failure: str, command: Sequence[str]) -> bool:
         """Run a command; whether it went well, and a trouble where it did not."""
