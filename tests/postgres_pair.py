@@ -36,6 +36,7 @@ SETTINGS = {
     "shared_buffers": "64MB",
     "max_wal_size": "64MB",
     "min_wal_size": "32MB",
+    "wal_keep_size": "96MB",
     "wal_retrieve_retry_interval": "200ms",
     "restart_after_crash": "on",
 }
