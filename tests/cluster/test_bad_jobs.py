@@ -51,7 +51,7 @@ def trigger(cluster: Instances, name: str, *target: str) -> None:
 @pytest.mark.cluster
 def test_misbehaving_work_leaves_the_others_their_time(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "bad_app.py").write_text(APP)
-    with Instances(database_url, tmp_path) as cluster:
+    with Instances(database_url, tmp_path, TIMEBALL_DRAIN_SECONDS="5") as cluster:
         cluster.start("a", "--app", "bad_app:scheduler")
         eventually(lambda: "is up" in cluster.log("a"))
         trigger(cluster, "spin", "--function", "spin", "--timeout", "3")
