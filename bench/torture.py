@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import FrameType
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -27,7 +29,13 @@ def without(faults: list[str], kind: str, why: object) -> None:
     print(f"without {kind}: {why}", file=sys.stderr)
 
 
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    """SIGTERM ends it as Ctrl-C does: nothing is left behind."""
+    raise KeyboardInterrupt
+
+
 def main() -> int:
+    signal.signal(signal.SIGTERM, interrupt)
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--minutes", type=float, default=10.0)
     arguments.add_argument("--instances", type=int, default=5)
