@@ -88,7 +88,6 @@ def test_a_start_that_comes_after_its_job_was_set_aside_starts_nothing(arena: Ar
 
 @every_meeting
 def test_a_start_that_comes_after_the_reclaim_starts_nothing(arena: Arena, meeting: str) -> None:
-    """DUP-001: between its claim and its start another one claimed, and may have started and ended, the run."""
     claim = arena.claimed(overlap="allow")
     run_out(arena)
     result = arena.meet(
@@ -96,6 +95,22 @@ def test_a_start_that_comes_after_the_reclaim_starts_nothing(arena: Arena, meeti
     )
     assert len(result.started) == (meeting == ROLLBACK)
     assert arena.one.state(claim.run_id) == ("running" if meeting == ROLLBACK else "claimed")
+
+
+def test_dup_001_a_start_that_comes_after_another_instance_has_fired_the_run_starts_nothing(arena: Arena) -> None:
+    """DUP-001: the state may be the same again; claim, instance and attempt are not."""
+    claim = arena.claimed(overlap="allow")
+    run_out(arena)
+
+    def fired() -> None:
+        (again,) = arena.two.claim(arena.b)
+        (started,) = arena.two.start(arena.b, [again]).started
+        assert arena.two.settle(started, "failed", retry_at=arena.two.now())
+        assert len(arena.two.claim(arena.b)) == 1  # claimed again, for its second attempt
+
+    result = arena.late(lambda: arena.one.start(arena.a, [claim]), fired, before=arena.mine.starts._start)
+    assert not result.started
+    assert arena.one.state(claim.run_id) == "claimed"
 
 
 @every_meeting

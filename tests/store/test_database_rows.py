@@ -18,6 +18,7 @@ from timeball.executors.registry import FunctionTable
 from timeball.service.audit import audit
 from timeball.settings import Settings
 from timeball.store.database import sql
+from timeball.store.runs import RunFilter, StoredRun
 
 MINUTE = 60 * SECOND
 DAY = 86_400 * SECOND
@@ -249,3 +250,38 @@ def test_a_stop_keeps_what_this_version_cannot_read(bench: Bench) -> None:
             )
         )
         assert rows[0][0] == text
+
+
+def all_runs(bench: Bench) -> list[StoredRun]:
+    return bench.store.runs.list("default", RunFilter(limit=1000))
+
+
+def test_db_008_four_instances_that_claim_end_and_retry_at_once_never_lock_each_other_for_good(bench: Bench) -> None:
+    def fail_once(run: Any) -> None:
+        bench.calls.append((run.job, run.attempt))
+        if run.attempt == 1:
+            raise RuntimeError("once")
+
+    bench.functions.register("once", fail_once)
+    names = [f"job-{number:02}" for number in range(30)]
+    for name in names:
+        policies = {"attempts_max": 2, "backoff_seconds": 0.05, "overlap": "queue", "queue_max": 100}
+        bench.jobs.create(name, bench.define("none", "once", **policies))
+    for name in names * 5:
+        bench.jobs.trigger(name)
+    engines = [bench.instance(name, poll_seconds=0.05, claim_batch_max=7, settle_batch_max=5) for name in "abcd"]
+    for engine in engines:
+        engine.start()
+    try:
+        for number in range(40):  # changes lock the same jobs, and their runs, meanwhile
+            bench.jobs.edit(names[number % 30], bench.define("none", "once", priority=number, attempts_max=2))
+        eventually(lambda: {run.state for run in all_runs(bench)} <= {"succeeded", "failed"})
+    finally:
+        for engine in engines:
+            engine.stop(5)
+    runs = all_runs(bench)
+    assert len(runs) == 150
+    assert len(bench.calls) == sum(run.attempt for run in runs)
+    if bench.store.database.dialect.name == "postgresql":
+        count = sql("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+        assert bench.store.database.read(lambda tx: tx.one(count)) == (0,)
