@@ -21,12 +21,13 @@ from tests.simulation.invariants import POSTGRES_LOG, SQLITE_LOG, Broken, Checke
 from tests.simulation.node import DEPTH_MAX, DRAINING, LOOPS, Died, Node
 from tests.simulation.work import SECOND, SimExecutor
 from tests.store.stepped import Bench
-from timeball.clock import ClusterClock, parse_instant
+from timeball.clock import ClusterClock, parse_instant, seconds_to_us
 from timeball.engine.engine import Engine
 from timeball.errors import ClaimLost, Unavailable
 from timeball.events.bus import Bus
 from timeball.executors.contract import Outcome, Work
 from timeball.executors.registry import Registry
+from timeball.model.cluster import Term
 from timeball.model.job import JobState
 from timeball.service.jobs import JobService
 from timeball.settings import Settings
@@ -36,9 +37,12 @@ BEGIN = parse_instant("2030-06-05T12:00:30Z")
 HISTORY_MAX = 40
 REST_ROUNDS_MAX = 150
 """A run of three attempts, each as long as work can be, ends within these seconds."""
+MEMBERSHIP = seconds_to_us(Settings().membership_seconds)
+COMMIT_TAKES = (0, 0, 50_000, 300_000)
 INTERLEAVE = 0.04
 INTERLEAVE_WRITE = 0.12
 FREEZE = 0.012
+FREEZE_START = 0.05
 ANSWER_LOST = 0.01
 DEATH_IN_STEP = 0.002
 POSTGRES_CLOCK = (
@@ -69,7 +73,9 @@ class Cluster:
         self.did: Counter[str] = Counter()
         self.checker = Checker(self.bench.store)
         self.nodes: list[Node] = []
+        self.checker.excused = self._excused
         self.mono = 1_000 * SECOND
+        self.jumped_at = 0
         self.depth = 0
         self.restless = True
         self.refused = False
@@ -151,7 +157,7 @@ class Cluster:
         self._names += 1
         name = f"i{self._names}"
         registry, executor = self._registry(name)
-        settings = Settings(database_url=self.bench.url, name=name)
+        settings = Settings(database_url=self.bench.url, name=name, start_lead_max_seconds=1.0)
         store = self._tapped(self.bench.open(), name)
         engine = Engine(store, settings, registry, Bus(), clock=ClusterClock(lambda: self.mono))
         node = Node(name, engine, executor)
@@ -164,7 +170,7 @@ class Cluster:
         if node.draining and loop not in DRAINING:
             return
         self.note(f"{node.name} {loop}")
-        node.busy = True
+        node.busy, node.loop = True, loop
         node.ids.add(node.engine.member.id)
         try:
             self._call(node, loop)
@@ -186,7 +192,7 @@ class Cluster:
         if loop == "work":
             node.executor.advance()
         elif loop == "member" or node.engine.clock._offset_us is not None:
-            getattr(node.engine, loop).step()
+            (node.engine._beat if loop == "member" else getattr(node.engine, loop).step)()
 
     def crash(self, node: Node) -> None:
         """The process is gone; so is what it ran."""
@@ -208,8 +214,21 @@ class Cluster:
     def advance(self, by_us: int) -> None:
         """Time goes on for everybody."""
         self.note(f"+{by_us / SECOND:g} s")
-        self.mono += by_us
-        self.bench.move_clock(by_us)
+        self.pass_time(by_us)
+
+    def pass_time(self, by_us: int, *, database: bool = True) -> None:
+        """The same, untold; on its way whoever is awake and has work looks whether the work may go on."""
+        end = self.mono + by_us
+        while self.mono < end:
+            awake = [node for node in self.nodes if not node.asleep and node.engine.runner.load()]
+            for node in awake:
+                if node.look_at <= self.mono:
+                    node.look(self.mono)
+            until = min([end, *(node.look_at for node in awake)])
+            if database:
+                self.bench.move_clock(until - self.mono)
+            self.mono = until
+        self.checker.judge_belief(self._believed(), self.mono)
 
     def _pause(self, by_us: int) -> None:
         """In place of the real wait of a service: time goes on, and the instances with it."""
@@ -257,7 +276,7 @@ class Cluster:
     def _before(self, node: Node | None, *, writes: bool) -> None:
         if self.depth < DEPTH_MAX and self.restless:
             luck = self.rng.random()
-            if node is not None and writes and luck < FREEZE:
+            if node is not None and writes and luck < (FREEZE_START if node.loop == "starter" else FREEZE):
                 with self.deeper():
                     self.faults.freeze(node)
             elif luck < (INTERLEAVE_WRITE if writes else INTERLEAVE):
@@ -271,8 +290,13 @@ class Cluster:
         if not writes:
             return
         self.checker.observe(node.engine.member.id if node is not None else None)
+        if node is not None and node.loop == "lease":
+            self.checker.note_lease(self.mono)
+        self.checker.judge_belief(self._believed(), self.mono)
         if node is None or not self.restless:
             return
+        if node.loop == "starter":  # slow commits are learned from: starts then come before their instant
+            self.pass_time(self.rng.choice(COMMIT_TAKES))
         luck = self.rng.random()
         if luck < DEATH_IN_STEP:
             self.did["deaths in a step"] += 1
@@ -280,6 +304,15 @@ class Cluster:
         if luck < DEATH_IN_STEP + ANSWER_LOST:
             self.did["answers lost"] += 1
             raise Unavailable("sim: the answer of the commit is lost")
+
+    def _believed(self) -> list[Term]:
+        return [term for node in self.nodes if (term := node.engine.lease.term()) is not None]
+
+    def _excused(self, attempt: tuple[int, int]) -> bool:
+        """Whether an attempt may live beside its successor: its host sleeps, or a jump made its membership shorter."""
+        if self.mono - self.jumped_at <= MEMBERSHIP:
+            return True
+        return any(node.asleep for node in self.nodes if node.executor.holds(attempt))
 
     # --- evidence, rest, and the story of a failure
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation.node import DEPTH_MAX, LOOPS, Died, Node
@@ -13,8 +13,10 @@ from timeball.errors import Unavailable
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
-LONG_WAIT = (3, 3, 2, 2, 2, 3, 3, 3, 2, 1, 1)
-"""In seconds, with the others at work in between: past a membership, or past that and a new leader's grace."""
+WAITS = ((3, 3, 2, 2, 2, 3, 3, 3, 2, 1, 1), (3, 3, 3, 2, 1, 1), (3, 1, 1), (1, 1))
+"""In seconds, with the others at work in between: past a membership and a new leader's grace, past a membership, past
+a lease or a claim, and past a claim only.
+"""
 
 
 class Faults:
@@ -30,6 +32,7 @@ class Faults:
             self._pause_one: 4,
             self._stall_one: 2 if self._world.depth == 0 else 0,
             self._cut_one: 3,
+            self._sever_one: 2 if self._world.depth == 0 else 0,
             self._drain_one: 2,
             self._mend: 10,
             self._jump: 1,
@@ -62,7 +65,7 @@ class Faults:
         node.paused = True
         with self._world.deeper():
             self.freeze(node)
-        node.paused = False
+        self._wake(node)
         for loop in ("work", "settler", "member"):
             if node in self._world.nodes:
                 self._world.step(node, loop)
@@ -73,6 +76,19 @@ class Faults:
             node.cut = True
             self._world.did["cuts"] += 1
             self._world.note(f"{node.name} is cut off")
+
+    def _sever_one(self) -> None:
+        """An instance with work in hand is cut off until it is given up and its work may begin elsewhere."""
+        nodes = [node for node in self._idle_nodes() if node.executor.running() and not node.paused]
+        if not nodes:
+            return
+        node = self._world.rng.choice(nodes)
+        node.cut = True
+        self._world.note(f"{node.name} is cut off for long")
+        self._world.did["severed"] += 1
+        with self._world.deeper():
+            self._others_go_on(WAITS[0])
+        node.cut = False
 
     def _drain_one(self) -> None:
         nodes = [node for node in self._idle_nodes() if not node.draining and not node.cut and not node.paused]
@@ -95,16 +111,23 @@ class Faults:
         """The paused and cut wake up, each with some luck; the dead are replaced."""
         for node in self._idle_nodes():
             if self._world.rng.random() < 0.6 and (node.paused or node.cut):
-                node.paused = node.cut = False
+                node.cut = False
+                self._wake(node)
                 self._world.note(f"{node.name} is well again")
         if len(self._world.nodes) < self._world.size:
             self._world.join()
+
+    def _wake(self, node: Node) -> None:
+        """What must have ended by now ends before anything else."""
+        node.paused = node.frozen = False
+        node.look(self._world.mono)
 
     def _jump(self) -> None:
         by_us = self._world.rng.choice((SECOND, 5 * SECOND, 15 * SECOND))
         self._world.did["jumps"] += 1
         self._world.note(f"the database's clock steps by {by_us / SECOND:g} s")
         self._world.bench.move_clock(by_us)
+        self._world.jumped_at = self._world.mono
 
     def _sleep(self) -> None:
         self._world.did["sleeps"] += 1
@@ -121,7 +144,7 @@ class Faults:
                 with contextlib.suppress(Unavailable):
                     self._world.step_any()
                 by_us = self._world.rng.choice((0, 100_000, 500_000))
-                self._world.mono += by_us
+                self._world.pass_time(by_us, database=False)
                 moved += by_us
         self._world.refused = False
         self._world.bench.move_clock(moved)
@@ -131,13 +154,18 @@ class Faults:
         """Stopped between what it read and what it is about to write, for longer than anybody may wait for it."""
         self._world.note(f"{node.name} freezes in its step")
         self._world.did["freezes"] += 1
-        others = [other for other in self._world.nodes if not other.busy and not other.paused]
-        for seconds in LONG_WAIT if self._world.rng.random() < 0.3 else LONG_WAIT[5:]:
+        node.frozen = True
+        self._others_go_on(self._world.rng.choice(WAITS))
+        self._world.note(f"{node.name} goes on")
+        self._wake(node)
+
+    def _others_go_on(self, waits: Sequence[int]) -> None:
+        others = [node for node in self._world.nodes if not (node.busy or node.paused or node.cut)]
+        for seconds in waits:
             self._world.advance(seconds * SECOND)
             for loop in LOOPS:
                 for other in others:
-                    if other in self._world.nodes:
+                    if other in self._world.nodes and self._world.rng.random() < 0.8:
                         self._world.step(other, loop)
             if self._world.rng.random() < 0.3:
                 self._world.clients.act()
-        self._world.note(f"{node.name} goes on")

@@ -7,10 +7,12 @@ the functions themselves about their begin and end, which is kept in this proces
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from timeball.executors.contract import Outcome, Work
+from timeball.model.cluster import Term
 from timeball.model.job import Definition, OnLost
 from timeball.model.states import LIVE, SETTLED, State, is_legal
 from timeball.service.audit import audit
@@ -54,6 +56,7 @@ POSTGRES_LOG = (
 )
 _READ = sql(f"SELECT id, op, was, run_id, {COLUMNS} FROM sim_log WHERE id > :after ORDER BY id")
 _INSTANCE = sql("SELECT state, expires_at FROM timeball_instance WHERE id = :id")
+_LEASE = sql("SELECT holder, epoch, expires_at FROM timeball_lease WHERE namespace = 'default'")
 _HOLDER = sql("SELECT holder, expires_at FROM timeball_lease WHERE namespace = 'default'")
 
 
@@ -120,6 +123,10 @@ class Checker:
         self._fence_of_run: dict[int, int] = {}
         self._fence_of_job: dict[int, int] = {}
         self._answers: dict[int, Answer] = {}
+        self._lease_ends: dict[tuple[str | None, int], int] = {}
+        """When each term ends, by the hosts' monotonic clock: nobody may believe in it for longer."""
+        self.excused: Callable[[tuple[int, int]], bool] = lambda _: False
+        """Whether an attempt that was given up may still live, since its host could not know."""
 
     def observe(self, writer: str | None) -> None:
         """Take in what the last transaction did to the runs, and judge it. `writer`: the id of the instance."""
@@ -138,6 +145,19 @@ class Checker:
         for changes in by_run.values():
             self._judge(changes[0].was, self.runs.get(changes[0].run_id), changes[-1])
         self._judge_overlap({changes[-1].job_id for changes in by_run.values()})
+
+    def note_lease(self, mono: int) -> None:
+        """The lease may have been taken or renewed just now."""
+        row = self._store.database.read(lambda tx: tx.one(_LEASE))
+        if row is not None:
+            ends = mono + row[2] - self._store.members.clock()
+            self._lease_ends[(row[0], row[1])] = max(ends, self._lease_ends.get((row[0], row[1]), 0))
+
+    def judge_belief(self, terms: Sequence[Term], mono: int) -> None:
+        """Whoever believes that it leads has a lease that has not ended, as far as its own clock could tell."""
+        for term in terms:
+            ends = self._lease_ends.get((term.holder, term.epoch), 0)
+            _demand(mono < ends, f"{term.holder} believes in its term {term.epoch}, which ended {mono - ends} us ago")
 
     def _judge_leader(self, writer: str) -> None:
         row = self._store.database.read(lambda tx: tx.one(_HOLDER))
@@ -249,7 +269,7 @@ class Checker:
         rivals = [key for key in self.living if key[0] == work.run_id]
         for rival in rivals:
             definition = self.definitions[self.begun[rival]]
-            allowed = rival in self._lost and definition.on_lost == OnLost.RERUN
+            allowed = rival in self._lost and definition.on_lost == OnLost.RERUN and self.excused(rival)
             _demand(allowed, f"run {work.run_id}: attempts {rival[1]} and {work.attempt} live at once")
 
     def _judge_answer(self, work: Work, name: str) -> None:

@@ -41,6 +41,19 @@ class Node:
     paused: bool = False
     cut: bool = False
     draining: bool = False
+    frozen: bool = False
     busy: bool = False
+    loop: str = ""
+    look_at: int = 0
+    """When its thread for isolation looks next, by the hosts' monotonic clock."""
     ids: set[str] = field(default_factory=set[str])
     """Every member id that it has had."""
+
+    @property
+    def asleep(self) -> bool:
+        """Whether none of its threads goes on."""
+        return self.paused or self.frozen
+
+    def look(self, now: int) -> None:
+        """One look of its thread for isolation, which needs no database and waits for nothing."""
+        self.look_at = now + max(1, int(self.engine.isolation.step() * 1e6))

@@ -83,6 +83,10 @@ class SimExecutor:
         del grace_seconds
         return self.running()
 
+    def holds(self, key: tuple[int, int]) -> bool:
+        """Whether this attempt lives here."""
+        return key in self._living
+
     def die(self) -> list[tuple[int, int]]:
         """The process is gone, and its functions with it."""
         died = list(self._living)
