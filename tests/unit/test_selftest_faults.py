@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from collections import Counter
@@ -9,10 +10,24 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.instances import eventually
 from tests.conftest import need
 from timeball.errors import InvalidInput
+from timeball.selftest import injector
 from timeball.selftest.addresses import Upstream
-from timeball.selftest.faults import DISK_FULL, FAILOVER, KILL, KINDS, RESTART, SKEW, Fault, plan_faults, read_kinds
+from timeball.selftest.cluster import Cluster
+from timeball.selftest.faults import (
+    DISK_FULL,
+    FAILOVER,
+    KILL,
+    KINDS,
+    PAUSE,
+    RESTART,
+    SKEW,
+    Fault,
+    plan_faults,
+    read_kinds,
+)
 from timeball.selftest.means import Means, read_address, read_means
 from timeball.selftest.outages import Outages
 from timeball.selftest.proxy import Proxies
@@ -200,3 +215,25 @@ def test_what_waits_for_its_turn_at_the_end_does_nothing_any_more(tmp_path: Path
         outages.restart(fault(RESTART))
         outages.fill_disk(fault(DISK_FULL))
     assert not server.log.exists()
+
+
+def test_the_first_fault_of_a_kind_waits_until_an_instance_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(injector, "VICTIM_SECONDS", 0)
+    cluster = Cluster(tmp_path, lambda _: "", lambda _: None)
+    with Proxies() as proxies, subprocess.Popen(["sleep", "60"]) as one, subprocess.Popen(["sleep", "60"]) as two:
+        cluster._processes = {"one": one, "two": two}
+        faults = injector.Injector(
+            cluster, proxies, ["one", "two"], leader=lambda: None, means=Means(), say=lambda _: None
+        )
+        faults._busy.add("one")
+        faults.begin(fault(PAUSE))
+        threading.Event().wait(0.3)
+        assert faults.applied[PAUSE] == 0
+        faults._busy.clear()
+        eventually(lambda: faults.applied[PAUSE] == 1, 20)
+        faults.heal()
+        for process in (one, two):
+            process.kill()
+    assert cluster.troubles == []

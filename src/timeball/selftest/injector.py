@@ -32,6 +32,8 @@ from timeball.selftest.outages import Outages
 from timeball.selftest.proxy import FROM_DATABASE, TO_DATABASE, Link, Proxies
 from timeball.selftest.skew import CACHE_SECONDS
 
+FIRST_VICTIM_SECONDS = 300.0
+"""A fault of a kind that was never applied yet waits longer: one of each there must be."""
 VICTIM_SECONDS, TURN_SECONDS, POLL_SECONDS = 5.0, 15.0, 0.1
 HEAL_SECONDS = 300.0
 """Longer than the commands of the database's faults may take."""
@@ -197,7 +199,8 @@ class Injector:
         def choose(free: Sequence[str]) -> str | None:
             return leader if leader in free else free[int(fault.aim * len(free))]
 
-        with self._taken(choose, VICTIM_SECONDS) as name:
+        seconds = VICTIM_SECONDS if self.applied[fault.kind] else FIRST_VICTIM_SECONDS
+        with self._taken(choose, seconds) as name:
             yield name
 
     @contextmanager
