@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import QueuePool
 
 from timeball.errors import Busy, Corrupt, Duplicate, SchemaMismatch, StoreError, Unavailable
+from timeball.store.sqlite_file import SamePlace
 
 SQLITE_MIN = (3, 35, 0)  # RETURNING
 WAL_TRIES_MAX = 40
@@ -52,6 +53,7 @@ class SqliteDialect:
             connect_args={"timeout": max(5.0, statement_timeout_seconds), "check_same_thread": False},
         )
         event.listen(engine, "connect", _prepare)
+        SamePlace(path).watch(engine)
         return engine
 
     def missing(self, url: str) -> bool:
