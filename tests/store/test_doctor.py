@@ -12,15 +12,18 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy.engine import make_url
 
+from tests.store.scene import Scene
+from timeball.app.schema import ensure_schema
 from timeball.app.wiring import connect
 from timeball.cli.doctor import command
-from timeball.errors import StoreError, Unavailable
+from timeball.errors import LeaseRowMissing, StoreError, Unavailable
 from timeball.service import doctor
 from timeball.service.doctor import Finding, Verdict, examine
 from timeball.settings import Settings
 from timeball.store import Store, open_store
 from timeball.store.database import sql
 from timeball.store.inspection import Inspection, Probe, refuse_unfit
+from timeball.store.migrate import upgrade_schema
 
 
 def verdicts(store: Store, url: str) -> dict[str, Verdict]:
@@ -164,3 +167,14 @@ def test_the_command_says_it_in_a_table_or_in_json_and_by_its_status(store: Stor
     document = json.loads(bad.output)
     assert document["ok"] is False
     assert {c["check"]: c["verdict"] for c in document["checks"]}["schema"] == "fail"
+
+
+def test_a_start_does_not_put_back_a_lease_row_that_was_there_and_an_upgrade_by_hand_does(store: Store) -> None:
+    scene = Scene(store)
+    scene.join("one")
+    scene.execute("DELETE FROM timeball_lease")
+    settings = Settings()
+    with pytest.raises(LeaseRowMissing):
+        ensure_schema(store, settings, upgrade=True)
+    upgrade_schema(store.database, "default", reseed=True)
+    ensure_schema(store, settings, upgrade=True)

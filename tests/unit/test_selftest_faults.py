@@ -9,9 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.cluster.instances import eventually
 from tests.conftest import need
+from timeball.cli.main import cli
 from timeball.errors import InvalidInput
 from timeball.selftest import injector
 from timeball.selftest.addresses import Upstream
@@ -237,3 +239,12 @@ def test_the_first_fault_of_a_kind_waits_until_an_instance_is_free(
         for process in (one, two):
             process.kill()
     assert cluster.troubles == []
+
+
+def test_a_run_that_is_too_short_for_its_faults_is_refused() -> None:
+    flags = ["--db", "postgresql://127.0.0.1:1/nothing", "--faults", "kill,pause,partition,slow-db,rolling"]
+    refused = CliRunner().invoke(cli, ["selftest", "--minutes", "0.4", *flags])
+    assert isinstance(refused.exception, InvalidInput)
+    assert str(refused.exception) == (
+        "5 kinds of faults do not fit into 0.4 minutes (--minutes 0.5, or fewer --faults)"
+    )

@@ -23,7 +23,7 @@ def upgrade(context: Context) -> None:
     settings = context.settings
     store = open_store(settings.database_url)
     try:
-        before = upgrade_schema(store.database, settings.namespace)
+        before = upgrade_schema(store.database, settings.namespace, reseed=True)
         after = current_revision(store.database)
         document = {"database": store.database.safe_url, "before": before, "after": after}
     finally:

@@ -24,6 +24,8 @@ from timeball.selftest.verdict import Verdict
 EXIT_VIOLATION = 1
 SEEDS = 2**31
 LINE_EVERY_SECONDS = 10.0
+KIND_SECONDS = 6.0
+"""What one kind of fault needs at least, to be applied once."""
 FAULTS_SERVER = ",".join((KILL, PAUSE, PARTITION, SLOW, ROLLING))
 FAULTS_SQLITE = ",".join((KILL, PAUSE, ROLLING))
 
@@ -61,6 +63,12 @@ def command(
     url = context.settings.database_url
     sqlite = is_sqlite(url)
     kinds = read_kinds(faults or _default_faults(sqlite=sqlite), sqlite=sqlite)
+    if minutes * 60 < len(kinds) * KIND_SECONDS:
+        raise InvalidInput(
+            f"{len(kinds)} kinds of faults do not fit into {minutes:g} minutes",
+            hint=f"--minutes {len(kinds) * KIND_SECONDS / 60:g}, or fewer --faults",
+            field="minutes",
+        )
     wish = Wish(
         database_url=url,
         instances=instances,

@@ -194,13 +194,17 @@ class Engine:
                 "reap": self.reaper.step,
                 "janitor": self.janitor.step,
             }
-        # Without a trusted membership the other steps pass without asking the database: that proves nothing.
         loops = {
-            name: Loop(name, step, self._bus, may_recover=lambda: self.member.trusted) for name, step in steps.items()
+            name: Loop(name, step, self._bus, may_recover=lambda name=name: self._answered_since(name))
+            for name, step in steps.items()
         }
         loops["heartbeat"] = Loop("heartbeat", self._beat, self._bus)
         loops["isolation"] = Loop("isolation", self.isolation.step, self._bus)
         return loops
+
+    def _answered_since(self, name: str) -> bool:
+        """Whether a pass proves that the trouble is over: many pass without asking the database anything."""
+        return self.member.trusted and self._store.database.answered_at > self._loops[name].failed_at
 
     def _beat(self) -> float:
         """On waking from a long pause the work that must have ended ends before anything else, the heartbeat too."""

@@ -32,6 +32,8 @@ class Loop:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._failures = 0
+        self.failed_at = 0
+        """Monotonic microseconds of the last failure."""
         self.failing_since: int | None = None
         """Monotonic microseconds of the first failure in a row; None while passes succeed."""
         self._thread = threading.Thread(target=self._run, name=f"timeball-{name}", daemon=True)
@@ -90,5 +92,6 @@ class Loop:
             if not database:
                 _log.exception("%s failed", self.name, exc_info=error)
         self._failures += 1
+        self.failed_at = monotonic_us()
         ceiling = min(BACKOFF_MAX_SECONDS, BACKOFF_FIRST_SECONDS * 2 ** min(self._failures, 10))
         return random.uniform(ceiling / 2, ceiling)  # noqa: S311 - jitter

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, TextClause, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from timeball.clock import pause_us, seconds_to_us, wall_us
+from timeball.clock import monotonic_us, pause_us, seconds_to_us, wall_us
 from timeball.errors import Busy, NotFound, SettingsError, StoreError, Unavailable
 from timeball.store.dialect import Dialect
 from timeball.store.sqlite import SqliteDialect
@@ -97,6 +97,8 @@ class Database:
         self.url = url
         self.dialect = make_dialect(url)
         self._host_clock = host_clock
+        self.answered_at = 0
+        """When a transaction last went through (monotonic microseconds)."""
         self._coordination = self.dialect.make_engine(
             url, statement_timeout_seconds=coordination_timeout_seconds, pool_size=2
         )
@@ -130,6 +132,7 @@ class Database:
                 yield Transaction(connection, self.dialect, self._host_clock)
         except (SQLAlchemyError, OSError) as error:
             raise self._translated(error) from error
+        self.answered_at = monotonic_us()
 
     @contextlib.contextmanager
     def snapshot(self) -> Generator[Transaction]:
@@ -139,6 +142,7 @@ class Database:
                 yield Transaction(connection, self.dialect, self._host_clock)
         except (SQLAlchemyError, OSError) as error:
             raise self._translated(error) from error
+        self.answered_at = monotonic_us()
 
     def transact(self, work: Callable[[Transaction], T], *, coordination: bool = False) -> T:
         """Run `work` in a transaction; when the database says Busy, the whole of it again, a bounded time."""

@@ -16,10 +16,11 @@ TRIES_MAX = 60
 PAUSE_SECONDS = 0.25
 
 
-def upgrade_schema(database: Database, namespace: str) -> str | None:
+def upgrade_schema(database: Database, namespace: str, *, reseed: bool = False) -> str | None:
     """Apply what is missing and seed the namespace's lease row; the revision found before, or None if there was none.
 
-    Raises SchemaMismatch for a schema of a newer version. One instance migrates, the others wait for its lock and find nothing left to do.
+    A lease row that was there once is put back only where `reseed` says so: its epoch is lost. Raises SchemaMismatch
+    for a schema of a newer version. One instance migrates, the others wait for its lock and find nothing left to do.
     """
     before = current_revision(database)
     refuse_newer(database, before)
@@ -30,7 +31,7 @@ def upgrade_schema(database: Database, namespace: str) -> str | None:
                 config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
-                _seed(tx, namespace)
+                _seed(tx, namespace, reseed=reseed)
             return before
         except Busy:
             if attempt == TRIES_MAX - 1:
@@ -39,11 +40,12 @@ def upgrade_schema(database: Database, namespace: str) -> str | None:
     raise AssertionError("unreachable")
 
 
-def _seed(tx: Transaction, namespace: str) -> None:
+def _seed(tx: Transaction, namespace: str, *, reseed: bool) -> None:
+    fresh = "NOT EXISTS (SELECT 1 FROM timeball_instance WHERE namespace = :namespace)"
     tx.count(
         sql(
-            "INSERT INTO timeball_lease (namespace, holder, epoch, expires_at) VALUES (:namespace, NULL, 0, 0) "
-            "ON CONFLICT (namespace) DO NOTHING"
+            f"INSERT INTO timeball_lease (namespace, holder, epoch, expires_at) "
+            f"SELECT CAST(:namespace AS TEXT), NULL, 0, 0 WHERE {'1 = 1' if reseed else fresh} ON CONFLICT (namespace) DO NOTHING"
         ),
         namespace=namespace,
     )
