@@ -1,9 +1,9 @@
 """Takes every guard out of the product, one at a time, in a copy of the tree, and wants a test to notice.
 
-Run as `./dev guards [--full] [--seed N] [WORDS]`: every guard with --full, those whose names hold a word, or else a
-slice that a seed draws, by default another one each day. Fails when a test does not notice, when it notices for the
-wrong reason (broken SQL, broken Python), when a guard's text is not found, or when the tests fail with all guards in
-place.
+Run as `./dev guards [--full] [--seed N] [WORDS]`: every guard with --full, those whose names hold a word, or else those
+that the simulation must miss and a slice of the others that a seed draws, by default another one each day. Fails when a
+test does not notice, when it notices for the wrong reason (broken SQL, broken Python), when a guard is not found where
+it should stand, or when the tests fail with all guards in place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from tests.guards.places import GUARDS, ROOT, trouble_of
 from timeball.clock import monotonic_us, wall_us
 
 AT_ONCE = 2
-SLICE = 16
+SLICE = 10
+HUNT_SECONDS = 55
 DAY_US = 86_400_000_000
 SECONDS_MAX = 120
 WRONG_REASON = re.compile(
@@ -66,8 +67,9 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(lost), file=sys.stderr)
         return 1
     if not options.full and not options.words:
-        print(f"{SLICE} of {len(GUARDS)} guards, drawn by --seed {options.seed}")
-        chosen = random.Random(options.seed).sample(chosen, SLICE)
+        hunted, others = ([guard for guard in GUARDS if guard.hunted is which] for which in (True, False))
+        print(f"{len(hunted)} that the simulation must miss; {SLICE} of {len(others)}, drawn by --seed {options.seed}")
+        chosen = hunted + random.Random(options.seed).sample(others, SLICE)
     return _judge(chosen)
 
 
@@ -115,7 +117,7 @@ def _without(guard: Guard) -> Verdict:
         for edit in guard.edits:
             path = Path(tree, edit.file)
             path.write_text(path.read_text(encoding="utf-8").replace(edit.text, edit.replacement), encoding="utf-8")
-        code, output, seconds = _pytest(tree, guard.database, guard.tests)
+        code, output, seconds = _pytest(tree, guard.database, guard.tests, hunt=guard.hunted)
     found = FAILED.search(output)
     test, reason = (found[3], found[4] or "") if found else ("", "")
     trouble = None
@@ -137,10 +139,12 @@ def _copy() -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
-def _pytest(tree: str, database: str, tests: Sequence[str]) -> tuple[int, str, float]:
+def _pytest(tree: str, database: str, tests: Sequence[str], *, hunt: bool = False) -> tuple[int, str, float]:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "no:randomly", "-p", "no:cacheprovider"]
     chosen = ["-k", database] if database else []
     environ = {**os.environ, "PYTHONPATH": str(Path(tree, "src")), "COLUMNS": "300", "TIMEBALL_TEST_GUARDS": tree}
+    if hunt:
+        environ["TIMEBALL_TEST_HUNT_SECONDS"] = str(HUNT_SECONDS)
     begun = monotonic_us()
     try:
         done = subprocess.run(

@@ -10,23 +10,23 @@ _CHANGE = "races/test_changes_and_plans.py::"
 _CALENDAR = "races/test_named_calendars.py::"
 _LOCAL = "races/test_local_deadlines.py::"
 _INSTANCE = "races/test_instances.py::"
-_NAMED = "AND timeball_run.id = v.id AND timeball_run.attempt = v.attempt "
+NAMED = "AND timeball_run.id = v.id AND timeball_run.attempt = v.attempt "
 _ORPHAN = "AND timeball_run.id = v.id AND timeball_run.attempt = v.attempt AND timeball_run.fence = v.fence "
-_OURS = "ours = \"state = 'claimed' AND instance_id = :me\""
+OURS = "ours = \"state = 'claimed' AND instance_id = :me\""
 _GIVE_BACK = "AND state = 'claimed' AND instance_id = :me"
-_SETTLED = "f\"AND timeball_run.fence = v.fence AND timeball_run.state IN ('running', 'lost')\""
+SETTLED = "f\"AND timeball_run.fence = v.fence AND timeball_run.state IN ('running', 'lost')\""
 
 RUNS = (
     guard(
         "a start takes only its own claims",
         "I1 I4 I7",
-        ("store/starts.py", _OURS, "ours = \"state = 'claimed'\""),
+        ("store/starts.py", OURS, "ours = \"state = 'claimed'\""),
         tests=_START + "test_a_start_that_comes_after_the_reclaim_starts_nothing",
     ),
     guard(
         "a start takes only what is claimed",
         "I1 I4",
-        ("store/starts.py", _OURS, 'ours = "instance_id = :me"'),
+        ("store/starts.py", OURS, 'ours = "instance_id = :me"'),
         tests=_START + "test_the_second_start_of_one_claim_starts_nothing",
     ),
     guard(
@@ -148,7 +148,7 @@ RUNS = (
     guard(
         "a settle names its fence",
         "I7 I13 I15",
-        ("store/settles.py", _SETTLED, "f\"AND timeball_run.state IN ('running', 'lost')\""),
+        ("store/settles.py", SETTLED, "f\"AND timeball_run.state IN ('running', 'lost')\""),
         tests=_END + "test_a_settle_that_names_another_attempt_or_another_fence_is_refused",
     ),
     guard(
@@ -156,7 +156,7 @@ RUNS = (
         "I7 I13 I15",
         (
             "store/settles.py",
-            f'f"timeball_run.id {{ids}} {_NAMED}"',
+            f'f"timeball_run.id {{ids}} {NAMED}"',
             'f"timeball_run.id {ids} AND timeball_run.id = v.id "',
         ),
         tests=_END + "test_a_settle_that_names_another_attempt_or_another_fence_is_refused",
@@ -166,16 +166,16 @@ RUNS = (
         "I7 I15 I40",
         (
             "store/settles.py",
-            f'f"timeball_run.id {{ids}} {_NAMED}"',
+            f'f"timeball_run.id {{ids}} {NAMED}"',
             'f"timeball_run.id {ids} AND timeball_run.id = v.id "',
         ),
-        ("store/settles.py", _SETTLED, "f\"AND timeball_run.state IN ('running', 'lost')\""),
+        ("store/settles.py", SETTLED, "f\"AND timeball_run.state IN ('running', 'lost')\""),
         tests=_END + "test_a_settle_that_comes_after_the_next_attempt_has_begun_elsewhere_is_refused_and_told",
     ),
     guard(
         "an attempt ends once",
         "I13",
-        ("store/settles.py", _SETTLED, 'f"AND timeball_run.fence = v.fence"'),
+        ("store/settles.py", SETTLED, 'f"AND timeball_run.fence = v.fence"'),
         tests=_END + "test_the_second_ending_of_an_attempt_is_refused",
     ),
     guard(
@@ -205,7 +205,7 @@ RUNS = (
     guard(
         "a loss names its fence",
         "I13 I14",
-        ("store/reaps.py", _ORPHAN, _NAMED),
+        ("store/reaps.py", _ORPHAN, NAMED),
         tests=_END + "test_the_reaper_that_names_another_attempt_or_another_fence_finds_nothing",
     ),
     guard(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.guards.catalogue import Guard
+from tests.guards.of_history import HISTORY
 from tests.guards.of_leaders import LEADERS
 from tests.guards.of_runs import RUNS
+from tests.guards.of_the_hunt import HUNTED
 
 ROOT = Path(__file__).resolve().parents[2]
-GUARDS: tuple[Guard, ...] = (*LEADERS, *RUNS)
+GUARDS: tuple[Guard, ...] = (*HUNTED, *LEADERS, *RUNS, *HISTORY)
 
 
 def trouble_of(guard: Guard) -> str | None:

@@ -14,12 +14,12 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import TextClause
 
-from tests.store.stepped import eventually
+from tests.store.stepped import DEADLINE_SECONDS, eventually
 from timeball.store import Store
 from timeball.store.database import Transaction, sql
 
 T = TypeVar("T")
-HELD_SECONDS = 60.0
+HELD_SECONDS = DEADLINE_SECONDS
 LATE = "late"
 """The loser is held before its statement until the winner has committed."""
 COMMIT = "commit"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from timeball.model.job import Definition, JobState
@@ -22,18 +24,29 @@ class Clients:
 
     def act(self) -> None:
         """One request about one job, unless another is being answered."""
-        if self.busy:
-            return
-        self.busy = True
-        try:
+        with self._asking() as free:
+            if not free:
+                return
             name = f"job-{self._world.rng.randrange(6)}"
             if name not in {job.name for job in self.jobs.list()}:
                 self._create(name)
             else:
                 kinds = ("stop", "start", "edit", "trigger", "delete", "stop-hard")
                 self.change(self._world.rng.choices(kinds, weights=(3, 5, 4, 3, 1, 1))[0], name)
+
+    def edit_one(self) -> None:
+        """Edit some job, unless another request is being answered."""
+        with self._asking() as free:
+            if free and (jobs := self.jobs.list()):
+                self.change("edit", self._world.rng.choice(jobs).name)
+
+    @contextlib.contextmanager
+    def _asking(self) -> Generator[bool]:
+        free, self.busy = not self.busy, True
+        try:
+            yield free
         finally:
-            self.busy = False
+            self.busy = not free
 
     def _definition(self) -> tuple[Definition, int]:
         self._marks += 1

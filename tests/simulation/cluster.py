@@ -41,6 +41,8 @@ MEMBERSHIP = seconds_to_us(Settings().membership_seconds)
 COMMIT_TAKES = (0, 0, 50_000, 300_000)
 INTERLEAVE = 0.04
 INTERLEAVE_WRITE = 0.12
+MEDDLE = 0.15
+"""How often somebody edits a job just after starts were committed, some of them before their instant."""
 FREEZE = 0.012
 FREEZE_START = 0.05
 ANSWER_LOST = 0.01
@@ -78,6 +80,8 @@ class Cluster:
         self.jumped_at = 0
         self.depth = 0
         self.restless = True
+        self.unrest = 2.5
+        """How often people and faults have their turn, beside 80 steps of instances."""
         self.refused = False
         self._names = 0
         self.size = instances
@@ -137,7 +141,7 @@ class Cluster:
     def act(self) -> None:
         action = self.rng.choices(
             (self.step_any, self._advance, self.clients.act, self.faults.act),
-            weights=(70, 14, 10, 4) if self.depth else (80, 14, 2.5, 2.5),
+            weights=(70, 14, 10, 4) if self.depth else (80, 14, self.unrest, self.unrest),
         )[0]
         action()
 
@@ -297,6 +301,9 @@ class Cluster:
             return
         if node.loop == "starter":  # slow commits are learned from: starts then come before their instant
             self.pass_time(self.rng.choice(COMMIT_TAKES))
+            if self.depth < DEPTH_MAX and self.rng.random() < MEDDLE:
+                with self.deeper():
+                    self.clients.edit_one()
         luck = self.rng.random()
         if luck < DEATH_IN_STEP:
             self.did["deaths in a step"] += 1

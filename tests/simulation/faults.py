@@ -30,9 +30,9 @@ class Faults:
         faults: dict[Callable[[], None], float] = {
             self._crash_one: 3,
             self._pause_one: 4,
-            self._stall_one: 2 if self._world.depth == 0 else 0,
+            self._stall_one: 5 if self._world.depth == 0 else 0,
             self._cut_one: 3,
-            self._sever_one: 2 if self._world.depth == 0 else 0,
+            self._sever_one: 4 if self._world.depth == 0 else 0,
             self._drain_one: 2,
             self._mend: 10,
             self._jump: 1,

@@ -15,6 +15,7 @@ from timeball.clock import monotonic_us
 SECONDS = "TIMEBALL_TEST_HUNT_SECONDS"
 WORLDS = 4
 ACTIONS = 400
+UNREST = 6
 
 
 def test_no_world_breaks_a_promise_while_faults_go_on(tmp_path: Path) -> None:
@@ -25,6 +26,7 @@ def test_no_world_breaks_a_promise_while_faults_go_on(tmp_path: Path) -> None:
         if seed >= 1000 + WORLDS and monotonic_us() - begun > granted:
             break
         cluster = Cluster(f"sqlite:///{tmp_path}/{seed}.db", seed, instances=2 + seed % 3)
+        cluster.unrest = UNREST
         try:
             cluster.play(ACTIONS)
         finally:

@@ -324,6 +324,44 @@ def test_retention_by_count_keeps_the_newest_and_what_lives(scene: Scene) -> Non
     assert scene.store.audits.versions("default", "job")[0].purged_until == dues[2]
 
 
+def test_retention_by_count_leaves_what_is_younger_than_any_catch_up(scene: Scene) -> None:
+    a = scene.join("a")
+    term, job, now = scene.lead(a), scene.job(overlap="allow"), scene.now()
+    dues = [now - 2 * SECOND, now - SECOND]
+    scene.plan(term, job, dues)
+    for started in scene.start(a, scene.claim(a)).started:
+        settle(scene, ending(started))
+    scene.store.purges.runs_by_count(term, keep=0, until=dues[0], after_job=0)
+    assert [row.due_at for row in scene.store.audits.ledger(job.id, after=0, until=now)] == [dues[1]]
+
+
+def test_retention_by_age_keeps_a_tick_that_its_job_could_plan_again(scene: Scene) -> None:
+    """As after the clock went back: the cursor stands before what has run."""
+    a = scene.join("a")
+    term, job, now = scene.lead(a), scene.job(), scene.now()
+    scene.plan(term, job, [now - 2 * SECOND])
+    for started in scene.start(a, scene.claim(a)).started:
+        settle(scene, ending(started))
+    scene.execute("UPDATE timeball_run SET ended_at = 5")
+    for cursor, left in ((now - 2 * SECOND, 1), (now - SECOND, 0)):
+        scene.execute("UPDATE timeball_job SET cursor_at = :cursor", cursor=cursor)
+        scene.store.purges.runs_by_age(term, before=now, after_id=0)
+        assert len(list(scene.store.audits.ledger(job.id, after=0, until=now))) == left
+
+
+def test_retention_forgets_no_instance_that_has_a_run_in_hand(scene: Scene) -> None:
+    busy, here = scene.join("busy"), scene.join("here")
+    term, job, now = scene.lead(here), scene.job(), scene.now()
+    scene.plan(term, job, [now - SECOND])
+    scene.start(busy, scene.claim(busy))
+    scene.execute("UPDATE timeball_instance SET heartbeat_at = 5")
+    scene.execute("UPDATE timeball_instance SET state = 'expired' WHERE id = :id", id=busy)
+    assert scene.store.purges.instances(term, before=now) == 0
+    scene.execute("UPDATE timeball_run SET state = 'lost'")
+    assert scene.store.purges.instances(term, before=now) == 1
+    assert [m.id for m in scene.store.members.all("default")] == [here]
+
+
 def test_retention_forgets_old_events_and_gone_instances_only(scene: Scene) -> None:
     gone, here = scene.join("gone"), scene.join("here")
     term = scene.lead(here)
