@@ -165,7 +165,7 @@ def test_dup_004_without_the_lease_row_nobody_leads_everybody_says_so_and_nothin
         engine.starter.step()
     assert [(type(fact), "is missing" in fact.error) for fact in facts] == [(LoopFailing, True)] * 2
     assert len(bench.runs("job")) == planned
-    upgrade_schema(bench.store.database, "default")
+    upgrade_schema(bench.store.database, "default", reseed=True)
     for _ in range(4):
         bench.round(a, b)
         bench.move_clock(2 * SECOND)
