@@ -22,6 +22,10 @@ class NoServer(Exception):
     """Why no server can be had here."""
 
 
+class ServerDied(Exception):
+    """Nobody asked it to end, and every test after that failed: why, as far as its log tells."""
+
+
 @contextlib.contextmanager
 def postgres_server() -> Generator[str]:
     """The base URL of a running server, `postgresql://postgres@127.0.0.1:PORT`. Raises NoServer."""
@@ -50,10 +54,13 @@ def postgres_server() -> Generator[str]:
                 stdout=log,
                 stderr=log,
                 cwd=folder,
+                start_new_session=True,  # a signal to the group of the tests is none to their server
             )
         try:
             _wait_ready(server, port, folder / "log")
             yield f"postgresql://postgres@127.0.0.1:{port}"
+            if server.poll() is not None:
+                raise ServerDied(f"code {server.returncode}; its last words:\n{_last_words(folder / 'log')}")
         finally:
             call([*prefix, programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"], check=False)
             _end(server)
@@ -114,7 +121,11 @@ def _wait_ready(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
             if "ready to accept connections" in log.read_text(errors="replace"):
                 return
         pause.wait(READY_PAUSE_SECONDS)
-    raise NoServer(f"the server did not come up: {log.read_text(errors='replace')[-500:]}")
+    raise NoServer(f"the server did not come up: {_last_words(log)}")
+
+
+def _last_words(log: Path) -> str:
+    return log.read_text(errors="replace")[-2000:]
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
