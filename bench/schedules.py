@@ -14,7 +14,7 @@ from itertools import islice
 from croniter import croniter
 from cronsim import CronSim
 
-from timeball.schedule import parse, resolve_zone
+from timeball.schedule import Schedule, apply_calendar, parse, resolve_zone
 
 START = datetime(2025, 3, 1, tzinfo=UTC)
 ZONE = "Europe/Berlin"
@@ -34,6 +34,14 @@ SHAPES = (
     ("29 February", "0 0 29 2 *", 10),
     ("Friday 13th", "0 0 */13 * 5", 100),
 )
+CLOSED = ("sat,sun", "12-24..01-02", "2026-05-14")
+CALENDARS = (
+    ("every 15 minutes", "*/15 * * * *", 2000),
+    ("daily", "0 9 * * *", 1000),
+    ("weekdays", "0 9 * * 1-5", 1000),
+    ("monthly", "0 0 1 * *", 200),
+    ("yearly", "0 0 1 1 *", 30),
+)
 
 
 def best_us(follow: Callable[[int], None], ticks: int) -> float:
@@ -47,7 +55,14 @@ def best_us(follow: Callable[[int], None], ticks: int) -> float:
 
 
 def ours(text: str) -> Callable[[int], None]:
-    schedule = parse(text, timezone=ZONE)
+    return following(parse(text, timezone=ZONE))
+
+
+def rolled(text: str, roll: str) -> Callable[[int], None]:
+    return following(apply_calendar(parse(text, timezone=ZONE), {"exclude": CLOSED, "roll": roll}))
+
+
+def following(schedule: Schedule) -> Callable[[int], None]:
     start = int(START.timestamp()) * 1_000_000
 
     def follow(ticks: int) -> None:
@@ -97,6 +112,11 @@ def main() -> None:
     print(f"{'shape':16} {'expression':20} {'timeball':>9} {'cronsim':>9} {'croniter':>9}")
     for name, text, ticks in SHAPES:
         figures = [best_us(make(text), ticks) for make in (ours, theirs_cronsim, theirs_croniter)]
+        print(f"{name:16} {text:20} " + " ".join(f"{figure:9.2f}" for figure in figures))
+    print(f"\nwith a calendar ({', '.join(CLOSED)})\n")
+    print(f"{'shape':16} {'expression':20} {'next':>9} {'previous':>9}")
+    for name, text, ticks in CALENDARS:
+        figures = [best_us(rolled(text, roll), ticks) for roll in ("next", "previous")]
         print(f"{name:16} {text:20} " + " ".join(f"{figure:9.2f}" for figure in figures))
     count = 100_000
     read, planned = many_schedules(count)

@@ -5,18 +5,25 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from timeball.errors import TimeballError
+from timeball.errors import Superseded, TimeballError
 from timeball.version import VERSION
 
 if TYPE_CHECKING:
     from timeball.app.scheduler import Scheduler
     from timeball.executors.function.context import RunContext
+    from timeball.executors.function.endings import Fail, Retry, Skip
 
 __version__ = VERSION
 
-__all__ = ["RunContext", "Scheduler", "TimeballError", "__version__"]
+__all__ = ["Fail", "Retry", "RunContext", "Scheduler", "Skip", "Superseded", "TimeballError", "__version__"]
 
-_LAZY = {"Scheduler": "timeball.app.scheduler", "RunContext": "timeball.executors.function.context"}
+_LAZY = {
+    "Fail": "timeball.executors.function.endings",
+    "Retry": "timeball.executors.function.endings",
+    "RunContext": "timeball.executors.function.context",
+    "Scheduler": "timeball.app.scheduler",
+    "Skip": "timeball.executors.function.endings",
+}
 
 
 def __getattr__(name: str) -> Any:

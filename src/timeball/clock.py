@@ -1,4 +1,4 @@
-"""The only module that reads clocks.
+"""The only module that reads clocks (and `monotonic`, a part of it).
 
 Two kinds of time, never mixed:
 - *instants* are integers, microseconds since the epoch, UTC; they come from the database (the cluster clock);
@@ -14,18 +14,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from timeball.monotonic import monotonic_us
+
 MICROS = 1_000_000
 STEP_BACK_US = 1_000_000
 DRIFT_PART = 5_000
 """Two clocks drift apart by one part in so many at most (200 ppm; the usual quartz does 50)."""
-_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
-
-
-def monotonic_us() -> int:
-    """Microseconds on this host's monotonic clock; goes on during suspend where the platform can."""
-    if _BOOTTIME is None:
-        return time.monotonic_ns() // 1000
-    return time.clock_gettime_ns(_BOOTTIME) // 1000
 
 
 def wall_us() -> int:

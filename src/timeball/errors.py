@@ -77,6 +77,12 @@ class TargetError(InvalidInput):
     code = "invalid-target"
 
 
+class SecretError(TargetError):
+    """A secret that a target or its args refer to is not there, or cannot be used."""
+
+    code = "invalid-secret"
+
+
 class NotFound(TimeballError):
     """No such job, run or instance."""
 
@@ -113,6 +119,12 @@ class Unavailable(StoreError):
     code = "database-unavailable"
 
 
+class Unusable(Unavailable):
+    """The server or this host refuses what the URL asks for: waiting alone does not help, somebody must act."""
+
+    code = "database-unusable"
+
+
 class Duplicate(StoreError):
     """A unique key is taken; the transaction was rolled back."""
 
@@ -135,6 +147,12 @@ class LeaseRowMissing(Corrupt):
     """The lease's row is not there: nobody leads until it is back (`timeball db upgrade` seeds it)."""
 
     code = "lease-row-missing"
+
+
+class Superseded(TimeballError):
+    """The work that asks is not its run's any more: given up, ended, or another attempt has begun. Write nothing."""
+
+    code = "superseded"
 
 
 class ClaimLost(TimeballError):

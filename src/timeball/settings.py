@@ -18,7 +18,7 @@ from timeball.errors import SettingsError
 ENVIRONMENT_PREFIX = "TIMEBALL_"
 CONFIG_FILE = "timeball.toml"
 LABELS_MAX = 8
-_ZERO_IS_AUTOMATIC = frozenset({"isolation_grace_seconds"})
+_ZERO_IS_AUTOMATIC = frozenset({"isolation_grace_seconds", "process_memory_bytes_max"})
 # Given to the work of a run, read by the tests, or naming the settings file: not settings.
 _RESERVED = frozenset({"CONFIG", "RUN_ID", "JOB", "DUE_AT", "ATTEMPT", "FENCE"})
 
@@ -57,6 +57,9 @@ class Settings:
     start_lead_max_seconds: float = 0.1
     runs_max: int = 100
     threads_max: int = 32
+    processes_max: int = 4
+    process_runs_max: int = 100
+    process_memory_bytes_max: int = 0
 
     settle_batch_max: int = 1000
     settle_queue_max: int = 100_000
@@ -64,7 +67,19 @@ class Settings:
     spill_dir: str = "auto"
     output_bytes_max: int = 65_536
     command_allow: tuple[str, ...] = ()
+    command_shell_allow: bool = False
     command_grace_seconds: float = 5.0
+    http_allow_networks: tuple[str, ...] = ()
+    http_proxy: str = ""
+    http_ca_file: str = ""
+    http_connections_max: int = 1000
+    http_response_bytes_max: int = 67_108_864
+    secrets_dir: str = ""
+    celery_broker_url: str = ""
+    celery_result_backend: str = ""
+    celery_grace_seconds: float = 10.0
+    celery_send_seconds: float = 60.0
+    celery_result_seconds: float = 86_400.0
     drain_seconds: float = 30.0
     start_wait_seconds: float = 60.0
 
@@ -227,6 +242,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         name = variable.removeprefix(ENVIRONMENT_PREFIX)
         if name == variable or name in _RESERVED or name.startswith("TEST_"):
             continue
+        if name.startswith("SECRET_"):
+            continue  # `executors/secrets.py` reads them, for each attempt
         if text.startswith("tcp://") or name.startswith(("SERVICE_", "PORT_")):
             continue  # Kubernetes sets such variables for a service that is called timeball
         if name.lower() in known:

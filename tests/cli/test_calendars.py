@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_command_line import Terminal
+from tests.cli.terminal import Terminal
 from timeball.clock import local_instant, wall_us
 from timeball.schedule import resolve_zone
 

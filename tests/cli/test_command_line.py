@@ -7,44 +7,27 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from timeball.cli.main import main
+from tests.cli.terminal import Terminal, add
 
 CRONTAB = Path(__file__).resolve().parents[1] / "cases" / "server.crontab"
 
 
-@pytest.fixture(autouse=True)
-def _allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIMEBALL_COMMAND_ALLOW", "*")
-
-
-class Terminal:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._monkeypatch = monkeypatch
-        self._capsys = capsys
-
-    def __call__(self, *arguments: str, status: int = 0) -> str:
-        self._monkeypatch.setattr("sys.argv", ["timeball", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = self._capsys.readouterr()
-        assert ended.value.code == status, f"{arguments}: {ended.value.code}: {out}{err}"
-        return out + err
-
-    def json(self, *arguments: str, status: int = 0) -> Any:
-        return json.loads(self(*arguments, "--json", status=status))
-
-
-@pytest.fixture
-def timeball(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(monkeypatch, capsys)
-
-
-def add(timeball: Terminal, name: str = "hello", *more: str) -> None:
-    timeball("jobs", "add", name, "--schedule", "0 9 * * mon-fri", *more, "--command", "--", "/bin/echo", "hi")
+def test_the_parts_of_a_target_are_set_one_by_one_and_stay_when_the_command_is_edited(timeball: Terminal) -> None:
+    add(timeball, "limited", "--set", "target.umask=027", "--set", "target.limits.cpu_seconds=60")
+    timeball("jobs", "edit", "limited", "--set", "target.cwd=/srv", "--command", "--", "/bin/date")
+    assert timeball.json("jobs", "show", "limited")["target"] == {
+        "argv": ["/bin/date"],
+        "cwd": "/srv",
+        "limits": {"cpu_seconds": 60},
+        "umask": "027",
+    }
+    refusal = timeball("jobs", "edit", "limited", "--set", "target.umask=999", status=2)
+    assert "umask must be three octal digits" in refusal
+    refusal = timeball("jobs", "edit", "limited", "--set", "target.shell=true", status=2)
+    assert "command_shell_allow" in refusal
 
 
 def test_a_job_lives_from_add_to_delete(timeball: Terminal) -> None:
@@ -86,6 +69,19 @@ def test_commands_are_off_until_allowed(timeball: Terminal, monkeypatch: pytest.
     monkeypatch.delenv("TIMEBALL_COMMAND_ALLOW")
     said = timeball("jobs", "add", "x", "--schedule", "none", "--command", "--", "/bin/true", status=2)
     assert "command_allow" in said
+
+
+def test_a_celery_task_is_a_job_where_celery_is_set_up(timeball: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = ("jobs", "add", "report", "--schedule", "none", "--celery", "reports.send", "--queue", "slow", "--once")
+    assert "celery_broker_url" in timeball(*job, status=2)
+    monkeypatch.setenv("TIMEBALL_CELERY_BROKER_URL", "amqp://host//")
+    monkeypatch.setenv("TIMEBALL_CELERY_RESULT_BACKEND", "redis://host/0")
+    assert "--function and --celery exclude each other" in timeball(*job, "--function", "f", status=2)
+    timeball(*job, "--args", '{"to": "all"}')
+    shown = timeball.json("jobs", "show", "report")
+    assert (shown["executor"], shown["args"]) == ("celery", {"to": "all"})
+    assert shown["target"] == {"task": "reports.send", "queue": "slow", "once": True}
+    assert "celery reports.send" in timeball("jobs", "list")
 
 
 def test_explain_needs_no_database(timeball: Terminal) -> None:
@@ -203,7 +199,10 @@ def test_a_plain_user_crontab_keeps_percent_signs_and_zones(timeball: Terminal, 
     assert job["target"]["argv"][-1] == "/bin/date +%F"
     assert job["target"]["stdin"] == "first line\nsecond\n"
     assert job["target"]["env"]["GREETING"] == "hello"
-    assert 4 in [note["line"] for note in found["notes"]]
+    assert found["jobs"][1]["schedule"] == "@reboot"
+    assert found["jobs"][1]["notes"] == [
+        "runs once when the cluster starts, on one instance; not whenever a host boots"
+    ]
 
 
 def test_a_schema_of_a_newer_version_is_left_alone(timeball: Terminal) -> None:

@@ -125,17 +125,18 @@ def test_an_instance_waits_for_its_database_and_can_be_told_to_stop_waiting(post
         Instances(url, tmp_path) as instances,
         psycopg.connect(postgres_url, autocommit=True) as admin,
     ):
+        name = SQL("{}").format(Identifier(url.rpartition("/")[2]))
+        admin.execute(SQL("CREATE DATABASE {} ALLOW_CONNECTIONS false").format(name))
         (tmp_path / "impatient.toml").write_text("start_wait_seconds = 0.3\n")
         instances.start("impatient", "--config", "impatient.toml")
         instances.start("patient")
         instances.start("ended")
-        for name in ("patient", "ended"):
-            eventually(lambda name=name: "waiting for the database" in instances.log(name))
+        for waiting in ("patient", "ended"):
+            eventually(lambda waiting=waiting: "s more for the database server" in instances.log(waiting))
         instances.end("ended")
         assert instances.processes["impatient"].wait(30) == 1
-        assert "does not exist" in instances.log("impatient")
-        name = SQL("{}").format(Identifier(url.rpartition("/")[2]))
-        admin.execute(SQL("CREATE DATABASE {}").format(name))
+        assert "not currently accepting connections" in instances.log("impatient")
+        admin.execute(SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(name))
         eventually(lambda: "is up" in instances.log("patient"))
         instances.end("patient")
         admin.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(name))

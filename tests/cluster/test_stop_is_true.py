@@ -61,7 +61,8 @@ def test_two_hundred_stops_a_moment_before_the_tick_and_no_start_after_the_answe
             runs = asker.store.runs.list("default", RunFilter(job=name, limit=1000))
             late = [run.id for run in runs if (run.started_at or 0) > answers[name]]
             assert not late, f"{name} started {late} after its stop had answered"
-            assert {run.state for run in runs} <= {"succeeded", "cancelled"}  # cancelled: due, and not started yet
+            # cancelled: due, and not started yet; skipped: on a slow host the run before had not been settled yet
+            assert {run.state for run in runs} <= {"succeeded", "cancelled", "skipped"}
         assert removed == JOBS
     finally:
         engine.stop(5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 from tests.cluster.instances import eventually
@@ -12,18 +13,25 @@ from timeball.executors.function.executor import FunctionExecutor
 from timeball.executors.registry import FunctionTable
 from timeball.model.states import State
 
-STUBBORN = {"argv": ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"]}
+
+def stubborn(sign: Path) -> dict[str, Any]:
+    """A target that ignores TERM from when its sign is there."""
+    return {"argv": ["/bin/sh", "-c", f"trap '' TERM; touch {sign}; while :; do sleep 0.05; done"]}
 
 
-def test_a_shorter_grace_counts_also_for_what_was_asked_to_end_before() -> None:
+def test_a_shorter_grace_counts_also_for_what_was_asked_to_end_before(tmp_path: Path) -> None:
     executor, outcomes = CommandExecutor(("*",), 65_536, grace_seconds=60), Outcomes()
-    works = [make_work("command", STUBBORN), make_work("command", STUBBORN)]
+    signs = [tmp_path / "first", tmp_path / "second"]
+    works = [make_work("command", stubborn(sign)) for sign in signs]
     executor.submit(works, outcomes)
+    eventually(lambda: all(sign.exists() for sign in signs))
     assert executor.cancel(works[0].run_id, "by anna")
     assert executor.cancel(works[0].run_id, "isolated", grace_seconds=0.3)
     assert executor.cancel(works[1].run_id, "isolated", grace_seconds=0)
     ended = [outcomes.wait(work)[0] for work in works]
-    assert [(o.state, o.error) for o in ended] == [(State.CANCELLED, "by anna"), (State.CANCELLED, "isolated")]
+    assert {outcome.state for outcome in ended} == {State.CANCELLED}
+    assert [str(outcome.error).partition(";")[0] for outcome in ended] == ["by anna", "isolated"]
+    assert all(str(outcome.error).endswith("killed") for outcome in ended)
     assert ended[0].ended_at - ended[0].begun_at >= 250_000
     assert executor.close(1) == ()
 

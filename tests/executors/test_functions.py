@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ import pytest
 from tests.executors.bench_of_work import FunctionTable, Outcomes, Registry, make_work, output_of
 from timeball.errors import InvalidInput, TargetError
 from timeball.executors.function.context import RunContext
+from timeball.executors.function.endings import Fail, Retry, Skip
 from timeball.executors.function.executor import FunctionExecutor
 from timeball.model.run import Outcome
 from timeball.model.states import State
@@ -79,6 +81,49 @@ def test_whatever_a_function_raises_is_a_failed_run(run: Runner, error: BaseExce
     assert (outcome.error or "").startswith(type(error).__name__)
     assert "test_functions.py" in output_of(outcome, "traceback")
     assert run(lambda: "the next one runs").result == '"the next one runs"'
+
+
+def test_a_function_that_has_nothing_to_do_says_so(run: Runner) -> None:
+    def work() -> None:
+        raise Skip("no new invoices")
+
+    async def async_work() -> None:
+        raise Skip("x" * 500)
+
+    outcome = run(work)
+    assert (outcome.state, outcome.reason, outcome.error) == (State.SKIPPED, "no new invoices", None)
+    long = run(async_work)
+    assert (long.state, long.reason, output_of(long, "log")) == (State.SKIPPED, "x" * 200, "x" * 500 + "\n")
+
+
+@pytest.mark.parametrize(("after", "wait_us"), [(None, None), (1.5, 1_500_000), (dt.timedelta(minutes=2), 120_000_000)])
+def test_a_function_asks_to_be_tried_again(run: Runner, after: Any, wait_us: int | None) -> None:
+    def work() -> None:
+        raise Retry("the bank is closed", after=after)
+
+    outcome = run(work)
+    assert (outcome.state, outcome.reason, outcome.error) == (State.FAILED, "retry", "the bank is closed")
+    assert (outcome.retry, outcome.retry_after_us) == (True, wait_us)
+
+
+@pytest.mark.parametrize(("retry", "told"), [(True, None), (False, False)])
+def test_a_function_says_whether_trying_again_would_help(run: Runner, retry: bool, told: bool | None) -> None:
+    def work() -> None:
+        try:
+            raise KeyError("account")
+        except KeyError as error:
+            raise Fail("no such account", retry=retry) from error
+
+    outcome = run(work)
+    assert (outcome.state, outcome.reason, outcome.error) == (State.FAILED, "fail", "no such account")
+    assert outcome.retry is told
+    assert "KeyError: 'account'" in output_of(outcome, "traceback")
+
+
+@pytest.mark.parametrize("after", [-1, float("nan"), float("inf"), dt.timedelta(days=-1)])
+def test_a_wait_that_never_ends_is_no_wait(after: Any) -> None:
+    with pytest.raises(ValueError, match="seconds from 0"):
+        Retry(after=after)
 
 
 def test_cancelled_error_of_its_own_is_a_failure(run: Runner) -> None:

@@ -136,16 +136,39 @@ ISOLATION = (
         "I16",
         (
             "engine/runner.py",
-            "if key not in self._asked and item.definition.stops_when_isolated",
-            "if key not in self._asked",
+            "if key not in self._isolated and item.definition.stops_when_isolated",
+            "if key not in self._isolated",
         ),
         tests=_ISOLATION + "test_work_that_may_not_live_beside_another_attempt_ends_before_the_membership",
     ),
     guard(
         "what is due after the membership's end does not begin",
         "I8 I27",
-        ("engine/runner.py", "if item is not None and self._believes(item.owner):", "if item is not None:"),
+        ("engine/runner.py", "elif wish is not None or not self._believes(item.owner):", "elif wish is not None:"),
         tests=_ISOLATION + "test_a_start_that_was_answered_after_the_membership_had_ended_begins_nothing",
+    ),
+    guard(
+        "what was asked to end before its instant does not begin",
+        "I1 I8",
+        (
+            "engine/runner.py",
+            "elif wish is not None or not self._believes(item.owner):",
+            "elif not self._believes(item.owner):",
+        ),
+        tests=_ISOLATION
+        + "test_what_was_asked_to_end_while_it_waited_for_its_instant_does_not_begin_in_a_renewed_membership",
+    ),
+    guard(
+        "a wish that comes while work is handed over is told again",
+        "I8 I19",
+        ("engine/runner.py", "            self._ask_again(ours)\n", ""),
+        tests=_ISOLATION + "test_a_wish_that_comes_while_work_is_handed_over_is_told_once_more",
+    ),
+    guard(
+        "the end of a membership counts for what was asked to end before",
+        "I1 I8",
+        ("engine/runner.py", "if key in self._isolated or", "if key in self._asked or"),
+        tests=_ISOLATION + "test_what_a_person_has_asked_to_end_is_ended_by_the_end_of_the_membership_all_the_same",
     ),
     guard(
         "who was given up ends its work before it joins anew",

@@ -6,9 +6,24 @@ from tests.guards.catalogue import ANY, POSTGRESQL, guard
 
 _LEAD = "races/test_leadership.py::"
 _PLAN = "races/test_changes_and_plans.py::"
+_BOOT = "store/test_reboot.py::"
 _LOCAL = "races/test_local_deadlines.py::"
+_SCHEMA = "store/test_schema_changes.py::"
 
 LEADERS = (
+    guard(
+        "a heartbeat looks at the schema",
+        "I35",
+        ("store/members.py", "            prove_revision(tx)\n", ""),
+        tests=_SCHEMA
+        + "test_an_instance_that_meets_a_schema_it_cannot_work_on_stands_still_says_so_once_and_goes_on_after",
+    ),
+    guard(
+        "nothing is written into a schema that is refused",
+        "I35",
+        ("store/database.py", "if self.refusal is not None and not any_schema:", "if any_schema and not any_schema:"),
+        tests=_SCHEMA + "test_no_verb_of_an_instances_store_writes_into_a_schema_of_another_version",
+    ),
     guard(
         "a leader's transaction proves its term",
         "I7",
@@ -197,5 +212,29 @@ LEADERS = (
         "I1 I22",
         ("store/changes.py", "boundary = at if early is None else early[0]", "boundary = at"),
         tests="races/test_instances.py::test_an_edit_does_not_plan_a_tick_again_that_was_skipped_a_moment_before_it",
+    ),
+    guard(
+        "a start of the cluster waits for the dead to be given up",
+        "I29",
+        ("store/reboots.py", "if tx.one(self._unburied, **seen) is not None:", "if False:"),
+        tests=_BOOT + "test_an_outage_is_no_start_although_an_instance_joins_when_it_ends",
+    ),
+    guard(
+        "a sign of life from before is no start of the cluster",
+        "I34",
+        ("store/reboots.py", "if tx.one(self._alive_since, **seen) is not None:", "if False:"),
+        tests=_BOOT + "test_who_leaves_after_the_other_has_joined_was_there",
+    ),
+    guard(
+        "who comes back is no start of the cluster",
+        "I34",
+        ("engine/member.py", "first=not self._has_joined", "first=True"),
+        tests=_BOOT + "test_a_pause_of_the_only_instance_is_no_start",
+    ),
+    guard(
+        "a start of the cluster counts once",
+        "I1",
+        ("store/reboots.py", "SET counted_at = :at WHERE", "SET counted_at = NULL WHERE"),
+        tests=_BOOT + "test_the_first_instance_runs_it_at_once_and_the_next_ones_do_not",
     ),
 )

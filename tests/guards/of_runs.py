@@ -185,6 +185,33 @@ RUNS = (
         tests=_END + "test_a_settle_that_comes_after_the_reaper_is_marked_late",
     ),
     guard(
+        "starts that share a limit are counted one after the other",
+        "I24",
+        ("store/permits.py", "ORDER BY limit_id {d.lock}", "ORDER BY limit_id"),
+        tests="races/test_limits.py::test_the_second_start_under_a_limit_waits_though_its_job_is_another",
+        database=POSTGRESQL,
+    ),
+    guard(
+        "who waits long for a limit gives the claim back",
+        "I24",
+        ("policy/limits.py", "return waiting[permits.name] < permits.bound", "return True"),
+        tests="store/test_limits.py::test_what_waits_for_a_limit_holds_up_no_other_work",
+    ),
+    guard(
+        "a lower limit waits for starts in flight",
+        "I24",
+        ("store/limits.py", "tx.all(self._lock_permit, id=before.id)", "pass"),
+        tests="races/test_limits.py::test_a_start_that_comes_after_a_limit_was_lowered_is_judged_by_the_new_one",
+        database=POSTGRESQL,
+    ),
+    guard(
+        "a limit that a job is saved with stays",
+        "I24",
+        ("store/holds.py", "ORDER BY id {database.dialect.lock_shared}", "ORDER BY id"),
+        tests="races/test_limits.py::test_a_limit_that_is_deleted_after_a_job_was_saved_with_it_stays",
+        database=POSTGRESQL,
+    ),
+    guard(
         "an ending told again is known",
         "I30",
         ("store/settles.py", "return frozenset(accepted | written)", "return frozenset(accepted)"),
@@ -199,7 +226,7 @@ RUNS = (
     guard(
         "only what is running is lost",
         "I13",
-        ("store/reaps.py", "AND timeball_run.state = 'running' RETURNING", "RETURNING"),
+        ("store/reaps.py", "AND timeball_run.state = 'running' AND {d.unheld", "AND {d.unheld"),
         tests=_END + "test_the_reaper_that_comes_after_the_settle_finds_nothing",
     ),
     guard(
@@ -225,7 +252,8 @@ RUNS = (
         "I19",
         (
             "store/reaps.py",
-            "AND (j.state = 'active' OR (timeball_run.kind <> 'scheduled' AND j.state = 'stopped'))) = job_version",
+            "AND (j.state = 'active' OR (timeball_run.kind <> 'scheduled' "
+            "AND j.state IN ('stopped', 'paused')))) = job_version",
             ") IS NOT NULL",
         ),
         tests=_END + "test_a_rerun_that_comes_after_the_stop_stays_lost",

@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.guards.catalogue import Guard
+from tests.guards.of_commands import COMMANDS
+from tests.guards.of_fences import FENCES
 from tests.guards.of_history import HISTORY
 from tests.guards.of_leaders import LEADERS
+from tests.guards.of_people import PEOPLE
 from tests.guards.of_runs import RUNS
 from tests.guards.of_the_hunt import HUNTED
+from tests.guards.of_work import WORK
 
 ROOT = Path(__file__).resolve().parents[2]
-GUARDS: tuple[Guard, ...] = (*HUNTED, *LEADERS, *RUNS, *HISTORY)
+GUARDS: tuple[Guard, ...] = (*HUNTED, *LEADERS, *RUNS, *PEOPLE, *HISTORY, *FENCES, *WORK, *COMMANDS)
 
 
 def trouble_of(guard: Guard) -> str | None:

@@ -11,9 +11,13 @@ from tests.races.conftest import Arena
 from tests.races.rivals import MEETINGS, ROLLBACK
 from tests.store.scene import Scene
 from tests.store.stepped import eventually
+from timeball.errors import Conflict
+from timeball.model.states import State
 from timeball.store.claims import Started
 from timeball.store.database import sql
+from timeball.store.jobs import Placement
 from timeball.store.reaps import LostRun, Orphan
+from timeball.store.rulings import Again, RunChange
 from timeball.store.runs import StoredRun
 
 every_meeting = pytest.mark.parametrize("meeting", MEETINGS)
@@ -103,8 +107,9 @@ def test_the_second_ending_of_an_attempt_is_refused(arena: Arena, meeting: str) 
 @every_meeting
 def test_the_same_ending_told_twice_is_accepted_once_and_repeated_harmlessly(arena: Arena, meeting: str) -> None:
     started = arena.running()
-    retry = {"state": "failed", "retry_at": arena.one.now()}
-    assert arena.meet(lambda: arena.one.settle(started, **retry), lambda: arena.two.settle(started, **retry), meeting)
+    at = arena.one.now()
+    told = {"state": "failed", "at": at, "retry_at": at}
+    assert arena.meet(lambda: arena.one.settle(started, **told), lambda: arena.two.settle(started, **told), meeting)
     assert (stored(arena.one, started).state, stored(arena.one, started).attempt) == ("planned", 2)
 
 
@@ -159,6 +164,8 @@ def test_the_second_of_two_reapers_finds_nothing(arena: Arena, meeting: str) -> 
         meeting,
         before=arena.mine.reaps._lose,
     )
+    if meeting == ROLLBACK:  # where it met the other's open transaction it comes back in its next step
+        lost = lost or lose(arena, arena.one, orphan, rerun=True)
     assert lost == (meeting == ROLLBACK)
     assert stored(arena.one, started).attempt == 2
 
@@ -240,3 +247,122 @@ def test_a_settle_that_comes_after_the_wish_to_cancel_says_what_really_happened(
 
     assert arena.meet(lambda: arena.one.settle(started), ask, meeting, before=arena.mine.settles._end)
     assert stored(arena.one, started).state == "succeeded"
+
+
+def rerun_by_hand(scene: Scene, started: Started) -> RunChange:
+    return scene.store.rulings.rerun(
+        "default",
+        started.run_id,
+        plan=lambda _: Again(placement=Placement(handler="function:f", requires=""), follows_runs=False),
+        actor="anna",
+        attempt=started.attempt,
+    )
+
+
+@every_meeting
+def test_the_second_of_two_people_who_rerun_a_run_changes_nothing(arena: Arena, meeting: str) -> None:
+    started = arena.orphaned()
+    lose(arena, arena.one, orphan_of(arena), rerun=False)
+    answer = arena.meet(
+        lambda: rerun_by_hand(arena.one, started),
+        lambda: rerun_by_hand(arena.two, started),
+        meeting,
+        before=arena.mine.rulings._lock_run,
+    )
+    assert (answer.changed, answer.attempt) == (meeting == ROLLBACK, 2)
+    assert stored(arena.one, started).attempt == 2
+
+
+@every_meeting
+def test_who_reruns_by_hand_after_the_reaper_has_makes_no_second_attempt(arena: Arena, meeting: str) -> None:
+    """ORPH-015."""
+    started = arena.orphaned(on_lost="rerun")
+    orphan = orphan_of(arena)
+
+    def by_hand() -> bool:
+        try:
+            return rerun_by_hand(arena.one, started).changed
+        except Conflict:  # it has not ended
+            return True
+
+    refused = arena.meet(
+        by_hand,
+        lambda: lose(arena, arena.two, orphan, rerun=True),
+        meeting,
+        before=arena.mine.rulings._lock_run,
+    )
+    assert refused == (meeting == ROLLBACK)
+    run = stored(arena.one, started)
+    assert (run.state, run.attempt) == (("running", 1) if meeting == ROLLBACK else ("planned", 2))
+
+
+@every_meeting
+def test_who_reruns_by_hand_after_a_late_outcome_was_taken_is_refused(arena: Arena, meeting: str) -> None:
+    started = arena.orphaned()
+    lose(arena, arena.one, orphan_of(arena), rerun=False)
+
+    def by_hand() -> bool:
+        try:
+            return rerun_by_hand(arena.one, started).changed
+        except Conflict:  # it succeeded
+            return False
+
+    made = arena.meet(by_hand, lambda: arena.two.settle(started), meeting, before=arena.mine.rulings._lock_run)
+    assert made == (meeting == ROLLBACK)
+    assert stored(arena.one, started).state == ("planned" if meeting == ROLLBACK else "succeeded")
+
+
+@every_meeting
+def test_an_outcome_that_comes_after_a_persons_word_is_refused(arena: Arena, meeting: str) -> None:
+    started = arena.orphaned()
+    lose(arena, arena.one, orphan_of(arena), rerun=False)
+    accepted = arena.meet(
+        lambda: arena.one.settle(started),
+        lambda: arena.two.store.rulings.settle("default", started.run_id, State.FAILED, "", actor="anna"),
+        meeting,
+        before=arena.mine.settles._end,
+    )
+    assert accepted == (meeting == ROLLBACK)
+    assert stored(arena.one, started).state == ("succeeded" if meeting == ROLLBACK else "failed")
+
+
+@every_meeting
+def test_a_rerun_by_hand_that_comes_after_the_stop_is_refused(arena: Arena, meeting: str) -> None:
+    started = arena.orphaned()
+    lose(arena, arena.one, orphan_of(arena), rerun=False)
+    job = arena.mine.jobs.get("default", "job")
+
+    def by_hand() -> bool:
+        try:
+            return rerun_by_hand(arena.one, started).changed
+        except Conflict:
+            return False
+
+    made = arena.meet(by_hand, lambda: stop(arena.two, job), meeting, before=arena.mine.rulings._lock_job)
+    assert made == (meeting == ROLLBACK)
+
+
+@every_meeting
+def test_who_cancels_a_run_that_has_started_meanwhile_asks_its_owner(arena: Arena, meeting: str) -> None:
+    claim = arena.claimed()
+    answer = arena.meet(
+        lambda: arena.one.store.rulings.cancel("default", claim.run_id, actor="anna"),
+        lambda: arena.two.start(arena.a, [claim]),
+        meeting,
+        before=arena.mine.rulings._lock_run,
+    )
+    assert (answer.state, answer.changed) == ("cancelled" if meeting == ROLLBACK else "running", True)
+    wishes = arena.mine.runs.wishes_to_cancel([claim.run_id])
+    assert wishes == ({} if meeting == ROLLBACK else {claim.run_id: "cancelled by anna"})
+
+
+@every_meeting
+def test_a_start_that_comes_after_the_cancel_starts_nothing(arena: Arena, meeting: str) -> None:
+    claim = arena.claimed()
+    started = arena.meet(
+        lambda: arena.one.start(arena.a, [claim]).started,
+        lambda: arena.two.store.rulings.cancel("default", claim.run_id, actor="anna"),
+        meeting,
+        before=arena.mine.starts._start,
+    )
+    assert len(started) == (1 if meeting == ROLLBACK else 0)

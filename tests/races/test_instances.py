@@ -92,9 +92,9 @@ def test_no_skip_is_committed_before_the_lead_of_a_start(store: Store) -> None:
     first, second = sorted(scene.claim(me), key=lambda claim: claim.ready_at)
     scene.start(me, [first])
     result = store.starts.start(me, [second], scene.definitions, lead_us=SECOND)
-    assert result.skipped == frozenset()
+    assert result.skipped == {}
     assert scene.state(second.run_id) == "claimed"
-    assert scene.start(me, [second]).skipped == {second.run_id}
+    assert scene.start(me, [second]).skipped.keys() == {second.run_id}
 
 
 def test_an_instance_whose_join_was_never_answered_joins_under_another_id_when_that_one_has_expired(

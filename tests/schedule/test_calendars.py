@@ -299,6 +299,15 @@ def test_a_leap_day_that_falls_on_an_open_weekday_is_found() -> None:
     assert schedule.next_after(us(datetime(2092, 3, 1))) == us(datetime(2104, 2, 29, 12))
 
 
+@pytest.mark.parametrize(("text", "ticks"), [("*/15 * * * *", 960), ("0 12 * * *", 100), ("0 0 1 1 *", 20)])
+@pytest.mark.parametrize("roll", ["next", "previous"])
+def test_rolling_asks_for_each_tick_about_once(text: str, ticks: int, roll: str) -> None:
+    inner = Asked(parse(text), first=None, last=None)
+    schedule = apply_calendar(inner, {"exclude": ["sat,sun", "12-24..01-02"], "roll": roll})
+    assert len(schedule.between(0, 10**18, ticks)) == ticks
+    assert inner.times < 4 * ticks + 20
+
+
 def test_ticks_that_move_into_a_gap_are_one_tick_on_its_first_instant() -> None:
     inner = parse("@every 15m0.5s", timezone="Europe/Berlin")
     schedule = apply_calendar(inner, {"exclude": ["2024-03-30"], "roll": "next"})

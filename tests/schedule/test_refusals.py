@@ -112,7 +112,9 @@ def test_ten_typical_mistakes_are_explained(text: str, kind: str, position: int,
         ("@at 2030-01-01T00:00:00+24:00", "bad-instant", 4),
         ("@at 2030-01-01", "bad-instant", 4),
         ("@hourly 5", "syntax", 8),
-        ("@reboot", "unsupported", 0),
+        ("@reboot now", "syntax", 8),
+        ("@reboot | @hourly", "bad-union", 0),
+        ("@hourly | TZ=UTC @reboot", "bad-union", 9),
         ("@after 30s | @hourly", "bad-union", 0),
         ("@after soon", "bad-duration", 7),
         ("@", "unknown-macro", 0),
@@ -169,6 +171,56 @@ def test_a_day_and_a_weekday_that_exclude_each_other_are_told_apart_from_short_m
     assert "write * in one of the two" in error.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "dialect", "meant"),
+    [
+        ("mon-fri 9:00", "standard", "0 9 * * mon-fri"),
+        ("9:30 mon,wednesday", "standard", "30 9 * * mon,wed"),
+        ("at 5pm", "standard", "0 17 * * *"),
+        ("every day at 12am", "standard", "0 0 * * *"),
+        ("every monday", "standard", "0 0 * * mon"),
+        ("9:00", "go-admin", "0 0 9 * * *"),
+        ("mon-fri 9:00", "quartz", "0 0 9 ? * mon-fri"),
+        ("every 5 minutes", "standard", "@every 5m"),
+        ("every two days", "standard", "@every 48h"),
+        ("every day", "standard", "@daily"),
+        ("hourly", "standard", "@hourly"),
+        ("12h", "standard", "@every 12h"),
+        ("@every 1 hour", "standard", "@every 1h"),
+        ("@after 1d", "standard", "@after 24h"),
+        ("* * * *", "standard", "* * * * *"),
+        ("* * * * *", "quartz", "0 * * * * ?"),
+        ("*/5 * * * * root /bin/php -f x", "standard", "*/5 * * * *"),
+    ],
+)
+def test_who_says_it_in_words_is_given_the_schedule(text: str, dialect: str, meant: str) -> None:
+    hint = refused(text, dialect=dialect).hint or ""
+    assert hint.startswith((f"did you mean {meant}?", f"write {meant} (", f"write {meant}")), hint
+    assert parse(meant, dialect=dialect).next_after(0) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("@every 5", "@every 5s, @every 5m or @every 5h"),
+        ("@after 5", "@after 5s, @after 5m or @after 5h"),
+        ("@after soon", "@after 90s"),
+        ("5-1 * * * *", "write 5-59,0-1, or 1-5"),
+        ('"0 9 * * *"', "leave the quotes out"),
+        ("0 9 * * * Europe/Paris", "TZ=Europe/Paris"),
+        ("*/5 * * * * /bin/x", "the command is given apart"),
+        ("* * * * * * *", "only the quartz dialect takes a seventh field"),
+        ("30 25 * *", "5: minute, hour"),
+        ("25:00", "5: minute, hour"),
+        ("TZ=CEST 0 9 * * *", "abbreviations are not unique"),
+        ("TZ=UTC+2 0 9 * * *", "an offset is no zone"),
+        ("TZ=Europe/Pari 0 9 * * *", "did you mean Europe/Paris?"),
+    ],
+)
+def test_the_hint_says_what_is_right(text: str, hint: str) -> None:
+    assert hint in (refused(text).hint or "")
+
+
 def test_unknown_dialects_rules_and_zones_are_refused_with_a_choice() -> None:
     assert refused("* * * * *", dialect="kron").code == "unknown-dialect"
     assert refused("* * * * *", dst="none").code == "unknown-dst"
@@ -190,9 +242,7 @@ def test_the_table_of_refusals_in_the_docs_is_true() -> None:
         line.strip("| \n").replace("\\|", "\0").split(" | ") for line in page.splitlines() if line.startswith("| `")
     ]
     told = {row[0].strip("`"): row[1].strip() for row in rows if row[0].strip("`") in KINDS}
-    assert KINDS.keys() - told.keys() == {
-        *("bad-exclusion", "cannot-roll", "in-the-past", "unknown-dialect", "unknown-dst")
-    }
+    assert KINDS.keys() - told.keys() == {*("bad-exclusion", "cannot-roll", "unknown-dialect", "unknown-dst")}
     for kind, example in told.items():
         if example.startswith("`"):
             text, _, rest = example[1:].partition("`")

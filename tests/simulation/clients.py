@@ -6,8 +6,12 @@ import contextlib
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from timeball.errors import Conflict, NotFound
 from timeball.model.job import Definition, JobState
+from timeball.model.states import LIVE, RERUNNABLE, State
 from timeball.service.jobs import JobService
+from timeball.service.runs import RunService
+from timeball.store import Store
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -16,9 +20,10 @@ if TYPE_CHECKING:
 class Clients:
     """Requests drawn from the world's seed, one at a time, and what the checker has to know of their answers."""
 
-    def __init__(self, world: Cluster, jobs: JobService) -> None:
+    def __init__(self, world: Cluster, store: Store, jobs: JobService) -> None:
         self._world = world
         self.jobs = jobs
+        self.runs = RunService(store, jobs, namespace="default", actor="somebody")
         self.busy = False
         self._marks = 0
 
@@ -31,8 +36,9 @@ class Clients:
             if name not in {job.name for job in self.jobs.list()}:
                 self._create(name)
             else:
-                kinds = ("stop", "start", "edit", "trigger", "delete", "stop-hard")
-                self.change(self._world.rng.choices(kinds, weights=(3, 5, 4, 3, 1, 1))[0], name)
+                kinds = ("stop", "start", "edit", "trigger", "delete", "stop-hard", "run")
+                kind = self._world.rng.choices(kinds, weights=(3, 5, 4, 3, 1, 1, 5))[0]
+                self._rule() if kind == "run" else self.change(kind, name)
 
     def edit_one(self) -> None:
         """Edit some job, unless another request is being answered."""
@@ -52,7 +58,9 @@ class Clients:
         self._marks += 1
         pick = self._world.rng.choice
         definition = Definition(
-            schedule=pick(("* * * * * *", "*/2 * * * * *", "*/5 * * * * *", "@every 3s", "@every 7s", "* * * * *")),
+            schedule=pick(
+                ("* * * * * *", "*/2 * * * * *", "*/5 * * * * *", "@every 3s", "@every 7s", "* * * * *", "@reboot")
+            ),
             executor="function",
             target={"name": "work"},
             args={"mark": self._marks},
@@ -75,6 +83,31 @@ class Clients:
         self._world.did["create"] += 1
         self._world.note(f"create {name} ({job.id}) mark {mark}: {definition.schedule} {definition.overlap}")
         self._world.checker.answered(job.id, mark, [])
+
+    def _rule(self) -> None:
+        """Cancel some run, run one again that ended badly, or settle one that is lost."""
+        runs, pick = self._world.checker.runs.values(), self._world.rng.choice
+        fit = {
+            "cancel": [run for run in runs if State(run.state) in LIVE],
+            "rerun": [run for run in runs if State(run.state) in RERUNNABLE],
+            "settle": [run for run in runs if run.state == State.LOST],
+        }
+        verb = pick([name for name, some in fit.items() if some] or ["cancel"])
+        if not fit[verb]:
+            return
+        run = pick(sorted(fit[verb], key=lambda entry: entry.run_id))
+        self._world.note(f"{verb} run {run.run_id}.{run.attempt} ({run.state}) is asked")
+        if verb != "cancel":
+            self._world.checker.wanted(run)
+        with contextlib.suppress(Conflict, NotFound):  # whatever it was, it has changed, or its job has
+            if verb == "cancel":
+                answer = self.runs.cancel(run.run_id)
+            elif verb == "rerun":
+                answer = self.runs.rerun(run.run_id, attempt=pick((None, run.attempt)))
+            else:
+                answer = self.runs.settle(run.run_id, pick(("succeeded", "failed", "cancelled")))
+            self._world.did[verb] += answer.changed
+            self._world.note(f"{verb} run {run.run_id} is answered: {answer.state}, changed {answer.changed}")
 
     def change(self, kind: str, name: str) -> None:
         """Ask for a change of a job, and tell the checker what was answered."""

@@ -87,7 +87,7 @@ class Cluster:
         self.size = instances
         self.faults = Faults(self)
         store, registry = self._tapped(self.bench.open(), None), self._registry("client")[0]
-        self.clients = Clients(self, JobService(store, registry, namespace="default", actor="sim"))
+        self.clients = Clients(self, store, JobService(store, registry, namespace="default", actor="sim"))
         for _ in range(instances):
             self.join()
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from timeball.executors.contract import Outcome, Work
 from timeball.model.cluster import Term
 from timeball.model.job import Definition, OnLost
-from timeball.model.states import LIVE, SETTLED, State, is_legal
+from timeball.model.states import LIVE, PENDING, SETTLED, State, is_legal
 from timeball.service.audit import audit
 from timeball.store import Store
 from timeball.store.database import sql
@@ -102,6 +102,8 @@ class Answer:
     """Ticks up to here belong to the time before the job was stopped."""
     listed: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     """Attempts that an answer named as still running: they had started before."""
+    wanted: set[int] = field(default_factory=set[int])
+    """Runs that a person wanted again since the last stop."""
 
 
 class Checker:
@@ -120,6 +122,7 @@ class Checker:
         self._started: dict[tuple[int, int], Entry] = {}
         self._lost: set[tuple[int, int]] = set()
         self._unbegun: set[tuple[int, int]] = set()
+        self._by_hand: set[int] = set()
         self._fence_of_run: dict[int, int] = {}
         self._fence_of_job: dict[int, int] = {}
         self._answers: dict[int, Answer] = {}
@@ -199,16 +202,18 @@ class Checker:
         move = f"{_name(after)} went from {before.state} to {after.state}"
         old, new = State(before.state), State(after.state)
         _demand(old == new or is_legal(old, new), f"{move}: no legal move")
-        again = new is State.PLANNED and old in (State.RUNNING, State.LOST)
+        again = new is State.PLANNED and old not in PENDING
         _demand(after.attempt == before.attempt + again, f"{move} as attempt {after.attempt} after {before.attempt}")
         if new is State.RUNNING and old is not State.RUNNING:
             self._judge_start(after)
         elif new is State.RUNNING:
             _demand((before.fence, before.instance_id) == (after.fence, after.instance_id), f"{move}: a new owner")
         elif new in SETTLED and old in (State.RUNNING, State.LOST):
-            self._judge_ending(after, self._ended.get(after.key))
+            by_hand = old is State.LOST and after.run_id in self._by_hand
+            self._judge_ending(after, self._ended.get(after.key), by_hand=by_hand)
         elif again:
-            ended = before.key in self._ended or before.key in self._lost or self._given_back(before.key)
+            waited = before.key not in self._started  # it was cancelled before it could start
+            ended = before.key in self._ended or before.key in self._lost or waited or self._given_back(before.key)
             _demand(ended, f"{move}: another attempt, though the last one has not ended")
 
     def _given_back(self, key: tuple[int, int]) -> bool:
@@ -232,8 +237,8 @@ class Checker:
         self._fence_of_run[started.run_id] = fence
         self._fence_of_job[started.job_id] = max(fence, self._fence_of_job.get(started.job_id, 0))
 
-    def _judge_ending(self, after: Entry, said: tuple[int, State] | None) -> None:
-        if after.state == State.CANCELLED and self._given_back(after.key):
+    def _judge_ending(self, after: Entry, said: tuple[int, State] | None, *, by_hand: bool) -> None:
+        if by_hand or (after.state == State.CANCELLED and self._given_back(after.key)):
             return
         _demand(said == (after.fence, after.state), f"{_name(after)} ended {after.state} by the ledger, but {said}")
 
@@ -269,7 +274,8 @@ class Checker:
         rivals = [key for key in self.living if key[0] == work.run_id]
         for rival in rivals:
             definition = self.definitions[self.begun[rival]]
-            allowed = rival in self._lost and definition.on_lost == OnLost.RERUN and self.excused(rival)
+            known = self.excused(rival) and definition.on_lost == OnLost.RERUN
+            allowed = rival in self._lost and (known or work.run_id in self._by_hand)
             _demand(allowed, f"run {work.run_id}: attempts {rival[1]} and {work.attempt} live at once")
 
     def _judge_answer(self, work: Work, name: str) -> None:
@@ -278,7 +284,8 @@ class Checker:
             return
         mark = int(work.args["mark"])
         _demand(answer.mark == mark, f"{name} began with mark {mark} after an answer that left {answer.mark}")
-        _demand(work.due_at > answer.fresh_after, f"{name} began: a tick of the time before a stop was answered")
+        fresh = work.due_at > answer.fresh_after or work.run_id in answer.wanted
+        _demand(fresh, f"{name} began: a tick of the time before a stop was answered")
 
     def end(self, outcome: Outcome) -> None:
         """A function has ended, and said so to its instance."""
@@ -296,6 +303,13 @@ class Checker:
         answer.listed |= {self.runs[run_id].key for run_id in still_running if run_id in self.runs}
         if stopped_at is not None:
             answer.fresh_after = stopped_at
+            answer.wanted.clear()
+
+    def wanted(self, run: Entry) -> None:
+        """A person is about to want a run again, or to say how it ended."""
+        self._by_hand.add(run.run_id)
+        if run.job_id in self._answers:
+            self._answers[run.job_id].wanted.add(run.run_id)
 
     def unfinished(self) -> list[str]:
         """Runs that have no fate yet."""

@@ -21,6 +21,7 @@ LOOPS = {
     "canceller": 1,
     "reaper": 2,
     "janitor": 1,
+    "makeup": 1,
     "work": 4,
 }
 """The loops of an instance and how often each has its turn; `work` lets functions come to their end."""

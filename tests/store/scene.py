@@ -108,16 +108,18 @@ class Scene:
     def start(self, me: str, claims: Sequence[Claim]) -> StartResult:
         return self.store.starts.start(me, claims, self.definitions, lead_us=10 * SECOND)
 
-    def settle(self, started: Started, state: str = "succeeded", *, retry_at: int | None = None, me: str = "") -> bool:
-        now = self.now()
+    def settle(
+        self, started: Started, state: str = "succeeded", *, at: int = 0, retry_at: int | None = None, me: str = ""
+    ) -> bool:
+        at = at or self.now()
         ending = Ending(
             run_id=started.run_id,
             job_id=started.job_id,
             attempt=started.attempt,
             fence=started.fence,
             state=state,
-            begun_at=now,
-            ended_at=now,
+            begun_at=at,
+            ended_at=at,
             retry_at=retry_at,
         )
         return started.run_id in self.store.settles.settle([ending], namespace="default", instance_id=me)

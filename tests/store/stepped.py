@@ -77,8 +77,12 @@ class Bench:
         self.store = self.open()
         if current_revision(self.store.database) is None:
             upgrade_schema(self.store.database, "default")
-        registry = make_registry(Settings(database_url=url), self.functions)
-        self.jobs = JobService(self.store, registry, namespace="default", actor="test")
+        self.jobs = self.service()
+
+    def service(self, **settings: Any) -> JobService:
+        """The use-cases of jobs, by other settings."""
+        registry = make_registry(Settings(database_url=self.url, **settings), self.functions)
+        return JobService(self.store, registry, namespace="default", actor="test")
 
     def _note(self, run: Any) -> None:
         self.calls.append((run.job, run.due_at_us))
@@ -151,7 +155,7 @@ class Bench:
 
     def round(self, *engines: Engine) -> None:
         """One pass of every loop of every instance; what begins and is short also ends."""
-        for name in ("member", "lease", "planner", "reaper", "claimer", "starter", "runner", "canceller"):
+        for name in ("member", "lease", "planner", "reaper", "makeup", "claimer", "starter", "runner", "canceller"):
             for engine in engines:
                 with contextlib.suppress(ClaimLost):
                     getattr(engine, name).step()

@@ -43,6 +43,13 @@ def test_ticks_behind_the_cursor_wait_for_the_next_leader_and_are_no_violation(s
     assert report.without_fate > 500
 
 
+def test_the_worst_gap_names_its_job(scene: Scene) -> None:
+    planned(scene, leave_out=2)
+    report = audit(scene.store, "default")
+    assert (report.worst_gap_us, report.worst_gap_job) == (2 * SECOND, "job")
+    assert report.to_json()["worst_gap_job"] == "job"
+
+
 def test_a_tick_before_the_cursor_without_a_row_is_a_violation_whoever_leads(scene: Scene) -> None:
     _, _, dues = planned(scene, leave_out=2)
     scene.execute("UPDATE timeball_lease SET expires_at = 1")

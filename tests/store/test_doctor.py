@@ -48,7 +48,7 @@ def test_a_database_that_is_well_passes_every_check(store: Store, database_url: 
     [
         ("DELETE FROM timeball_lease", "lease row"),
         ("UPDATE timeball_schema SET version_num = '9999'", "newer"),
-        ("DROP TABLE timeball_schema", "no Timeball schema"),
+        ("DROP TABLE timeball_schema", "no record of the version"),
     ],
 )
 def test_a_schema_that_is_not_ours_or_a_lease_row_that_is_missing_fails(
@@ -69,6 +69,47 @@ def test_a_server_that_only_reads_fails(store: Store, postgres_url: str) -> None
         assert verdicts(other, postgres_url)["writes"] is Verdict.FAIL
     finally:
         other.close()
+
+
+def limited(url: str, *grants: str) -> Finding:
+    """What the check of writes finds as a role of its own, which has only these rights."""
+    role = f"reader_{make_url(url).database}"
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {role} LOGIN")  # pyright: ignore
+        for grant in grants:
+            admin.execute(f"GRANT {grant} TO {role}")  # pyright: ignore
+        other = open_store(make_url(url).set(username=role).render_as_string(hide_password=False))
+        try:
+            return next(f for f in examine(other, Settings(database_url=url)) if f.check == "writes")
+        finally:
+            other.close()
+            admin.execute(f"DROP OWNED BY {role}")  # pyright: ignore
+            admin.execute(f"DROP ROLE {role}")  # pyright: ignore
+
+
+ROWS = "SELECT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public"
+
+
+@pytest.mark.usefixtures("with_schema")
+def test_a_role_that_may_not_insert_fails_with_the_table_named(postgres_url: str) -> None:
+    finding = limited(postgres_url, ROWS, "USAGE ON ALL SEQUENCES IN SCHEMA public")
+    assert finding.verdict is Verdict.FAIL
+    assert "INSERT on timeball_run" in finding.found
+    assert "permission denied" in finding.found
+    finding = limited(postgres_url, f"INSERT, {ROWS}", "INSERT, SELECT ON timeball_run")
+    assert finding.found == "no right to USAGE on timeball_fence"
+    everything = (f"INSERT, {ROWS}", "USAGE ON ALL SEQUENCES IN SCHEMA public")
+    assert limited(postgres_url, *everything).verdict is Verdict.OK
+
+
+def test_a_write_is_really_tried_and_leaves_nothing(store: Store, database_url: str) -> None:
+    counters = sql("SELECT name FROM timeball_counter ORDER BY name")
+    before = store.database.read(lambda tx: tx.all(counters))
+    assert verdicts(store, database_url)["writes"] is Verdict.OK
+    assert store.database.read(lambda tx: tx.all(counters)) == before
+    if database_url.startswith("sqlite"):
+        execute(store, "CREATE TRIGGER full BEFORE INSERT ON timeball_counter BEGIN SELECT RAISE(ABORT, 'full'); END")
+        assert verdicts(store, database_url)["writes"] is Verdict.FAIL
 
 
 def test_a_file_that_may_not_be_written_fails_and_one_that_all_may_write_is_told(store: Store, tmp_path: Path) -> None:

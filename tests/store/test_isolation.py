@@ -222,12 +222,10 @@ def test_a_start_that_was_answered_after_the_membership_had_ended_begins_nothing
     assert bench.store.runs.attempts(run_id)[0].reason == "not-begun"
 
 
-def test_work_that_waits_for_its_instant_does_not_begin_after_a_long_sleep(bench: Bench) -> None:
-    bench.set_clock(WEDNESDAY)
-    later = Later(bench)
-    owner = owner_of(bench, later)
-    bench.jobs.create("job", bench.define("none", "note"))
-    bench.jobs.trigger("job")
+def waiting(bench: Bench, owner: Engine, **policies: Any) -> int:
+    """A run whose start is committed, and whose instant lies five seconds ahead."""
+    bench.jobs.create("job", bench.define("none", "note", **policies))
+    run_id = bench.jobs.trigger("job")
     owner.lease.step()
     owner.claimer.step()
     accept = owner.runner.accept
@@ -238,6 +236,85 @@ def test_work_that_waits_for_its_instant_does_not_begin_after_a_long_sleep(bench
     owner.runner.accept = early  # type: ignore[method-assign]
     owner.starter.step()
     assert owner.runner.load() == 1
+    return run_id
+
+
+def test_what_was_asked_to_end_while_it_waited_for_its_instant_does_not_begin_in_a_renewed_membership(
+    bench: Bench,
+) -> None:
+    """Seed 166 of the simulation: it began, and when the instance was cut off once more nobody told it."""
+    bench.set_clock(WEDNESDAY)
+    later = Later(bench)
+    owner = owner_of(bench, later)
+    run_id = waiting(bench, owner, on_lost="rerun")
+    later.moved_us += 9 * SECOND
+    owner.isolation.step()
+    owner.member.step()
+    assert owner.member.trusted
+    owner.runner.step()
+    assert (owner.runner.load(), bench.calls) == (0, [])
+    owner.settler.step()
+    assert (run_of(bench, run_id).state, run_of(bench, run_id).attempt) == ("planned", 2)
+    assert bench.store.runs.attempts(run_id)[0].reason == "not-begun"
+
+
+def test_a_run_that_a_person_cancels_while_it_waits_for_its_instant_does_not_begin(bench: Bench) -> None:
+    bench.set_clock(WEDNESDAY)
+    later = Later(bench)
+    owner = owner_of(bench, later)
+    run_id = waiting(bench, owner, attempts_max=3)
+    assert bench.store.rulings.cancel("default", run_id, actor="anna").owner == "owner"
+    owner.canceller.step()
+    later.move(6)
+    owner.runner.step()
+    owner.settler.step()
+    run = run_of(bench, run_id)
+    assert (run.state, run.reason, run.error) == ("cancelled", "cancelled", "cancelled by anna; it had not begun")
+    assert not bench.calls
+
+
+def test_a_wish_that_comes_while_work_is_handed_over_is_told_once_more(bench: Bench) -> None:
+    bench.set_clock(WEDNESDAY)
+    owner = bench.instance("owner")
+    bench.jobs.create("job", bench.define("none", "long"))
+    run_id = bench.jobs.trigger("job")
+    owner.lease.step()
+    owner.claimer.step()
+    submit = owner.runner._registry.submit
+
+    def slow(works: Any, report: Any) -> None:
+        bench.store.rulings.cancel("default", run_id, actor="anna")
+        owner.canceller.step()  # the executors do not know the run yet
+        submit(works, report)
+
+    owner.runner._registry.submit = slow  # type: ignore[method-assign]
+    owner.starter.step()
+    eventually(lambda: owner.runner.load() == 0)
+
+
+def test_what_a_person_has_asked_to_end_is_ended_by_the_end_of_the_membership_all_the_same(bench: Bench) -> None:
+    bench.set_clock(WEDNESDAY)
+    later = Later(bench)
+    owner = owner_of(bench, later)
+    run_id = begin(bench, owner, on_lost="rerun")
+    asked: list[tuple[int, float | None]] = []
+    owner.runner._registry.cancel = (  # type: ignore[method-assign]
+        lambda run_id, _, *, grace_seconds=None: asked.append((run_id, grace_seconds)) or True
+    )
+    owner.runner.cancel(run_id, "cancelled by anna")
+    later.moved_us += int(8.5 * SECOND)
+    owner.isolation.step()
+    owner.isolation.step()
+    assert [run for run, _ in asked] == [run_id, run_id]
+    assert asked[0][1] is None
+    assert 0 < (asked[1][1] or 0) < 2
+
+
+def test_work_that_waits_for_its_instant_does_not_begin_after_a_long_sleep(bench: Bench) -> None:
+    bench.set_clock(WEDNESDAY)
+    later = Later(bench)
+    owner = owner_of(bench, later)
+    waiting(bench, owner)
     later.moved_us += 60 * SECOND
     owner.runner.step()
     assert owner.runner.load() == 0

@@ -119,11 +119,11 @@ def test_dup_003_three_instances_run_ten_thousand_due_ticks_once_each(bench: Ben
     bench.set_clock("2030-06-05T12:17:00Z")
     first = {job.cursor_at // SECOND for job in bench.jobs.list()}
     assert len(first) == 1
+    wanted = sum(bench.jobs.schedule_of(job).count_between(job.cursor_at, bench.now()) for job in bench.jobs.list())
     engines = [bench.instance(f"instance-{number}", runs_max=400) for number in range(3)]
     for engine in engines:
         engine.start()
     try:
-        wanted = sum(bench.jobs.schedule_of(job).count_between(job.cursor_at, bench.now()) for job in bench.jobs.list())
         eventually(lambda: len(bench.calls) >= wanted or bool(bench.two_lived), 90)
     finally:
         stops = [threading.Thread(target=engine.stop, args=(20,)) for engine in engines]

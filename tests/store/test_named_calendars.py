@@ -255,7 +255,9 @@ def test_a_job_whose_ticks_are_all_closed_is_refused_with_the_reason(bench: Benc
             bench.jobs.create("job", carrying(bench, **policies))
         assert (raised.value.code, raised.value.field) == ("never-fires", "calendar")
         assert "the calendar closes every tick" in str(raised.value)
-    bench.jobs.create("over", carrying(bench, end_at="2031-03-01 00:00"))
+    with pytest.raises(ScheduleError) as raised:
+        bench.jobs.create("over", carrying(bench, end_at="2031-03-01 00:00"))
+    assert (raised.value.code, raised.value.field) == ("in-the-past", "end_at")
     bench.jobs.create("job", carrying(bench))
     with pytest.raises(ScheduleError):
         bench.jobs.edit("job", carrying(bench, schedule="0 9 * * sun"))

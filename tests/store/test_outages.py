@@ -9,6 +9,7 @@ from timeball.clock import ClusterClock, Sample
 from timeball.engine.lease import LeaseKeeper
 from timeball.engine.member import Member
 from timeball.engine.reaper import Reaper
+from timeball.engine.rebooter import Rebooter
 from timeball.events.bus import Bus
 from timeball.settings import Settings
 from timeball.store import Store
@@ -25,7 +26,8 @@ class Leader:
         clock.adopt(Sample(sent_us=0, received_us=0, database_us=store.members.clock()))
         self.member = Member(store, clock, settings, lambda: ("function:f",), bus)
         self.lease = LeaseKeeper(store, clock, settings, self.member, bus)
-        self.reaper = Reaper(store, clock, settings, self.lease, bus, lambda: False)
+        rebooter = Rebooter(store, bus, lambda _: "function:f", lambda: False)
+        self.reaper = Reaper(store, clock, settings, self.lease, bus, lambda: False, rebooter)
         self.member.step()
         self.lease.step()
         assert self.lease.term() is not None

@@ -11,6 +11,7 @@ from tests.store.scene import HOUR, SECOND
 from tests.store.stepped import Bench, eventually
 from timeball.clock import parse_instant
 from timeball.engine.engine import Engine
+from timeball.events.facts import RunSkipped
 from timeball.service.audit import audit
 
 MINUTE = 60 * SECOND
@@ -61,6 +62,9 @@ def test_over_003_a_tick_whose_job_still_runs_on_another_instance_is_skipped_and
     begin = parse_instant("2030-06-05T12:05:00Z")
     bench.set_clock(begin - 10 * SECOND)
     engines = [bench.instance(name) for name in "abc"]
+    facts: list[Any] = []
+    for engine in engines:
+        engine._bus.subscribe(facts.append)
     turns = Turns(bench)
     bench.jobs.create("job", bench.define("*/5 * * * *", "turn", overlap="skip"))
     bench.round(*engines)
@@ -75,10 +79,12 @@ def test_over_003_a_tick_whose_job_still_runs_on_another_instance_is_skipped_and
     assert turns.began == ticks[::3]
     runs = sorted((run for run in bench.runs("job") if run.due_at <= ticks[-1]), key=lambda run: run.due_at)
     assert [run.state for run in runs] == ["succeeded", "skipped", "skipped"] * 3
+    told = {fact.run_id: (fact.job, fact.reason) for fact in facts if isinstance(fact, RunSkipped)}
     for number, run in enumerate(runs):
         if run.state == "skipped":
             running = runs[number // 3 * 3]
             assert run.reason == f"overlap: run {running.id} on {running.instance}"
+            assert told[run.id] == ("job", run.reason)
 
 
 @pytest.mark.parametrize(("rule", "states"), [("vixie", ["succeeded"]), ("literal", ["succeeded", "skipped"])])

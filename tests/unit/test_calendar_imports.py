@@ -85,7 +85,26 @@ def test_the_holidays_of_a_country_and_of_its_part_become_days() -> None:
 
 
 def test_holidays_that_are_known_in_part_only_are_told() -> None:
-    assert any("available only" in note for note in import_country("IN", None, Years(first=2030, last=2040)).notes)
+    partly = import_country("IN", None, Years(first=2030, last=2040))
+    assert any("available only" in note for note in partly.notes)
+    assert partly.source.until < "2040-01-01"
+    assert f"the holidays of IN are known in part only after {partly.source.until[:4]}" in partly.notes
+
+
+@pytest.mark.parametrize("language", ["tr", "en_US", "C"])
+def test_estimates_are_said_in_whatever_language_the_package_marks_them(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANGUAGE", language)
+    assert any("estimates" in note for note in import_country("TR", None, Years(first=2030, last=2035)).notes)
+    assert not any("estimates" in note for note in import_country("DE", None, Years(first=2030, last=2035)).notes)
+
+
+def test_a_country_is_known_until_the_last_year_that_the_package_has() -> None:
+    imported = import_country("LK", None, Years(first=2025, last=2035))
+    last = int(imported.source.until[:4])
+    assert last < 2035
+    assert f"no holidays of LK are known after {last}" in imported.notes
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from timeball.clock import parse_instant
 from timeball.engine.planner import plan_ticks
 from timeball.engine.reaper import decide_misfires
 from timeball.model.job import Definition
+from timeball.model.run import Outcome
 from timeball.model.states import State
 from timeball.policy.lost import decide_lost
 from timeball.policy.overlap import Candidate, Decision, Elsewhere, Running, Verdict, decide_starts
@@ -24,6 +25,10 @@ NOON = parse_instant("2026-12-01T12:00:00Z")
 
 def define(schedule: str = "* * * * * *", **policies: Any) -> Definition:
     return Definition.from_dict({"schedule": schedule, "executor": "function", "target": {"name": "f"}, **policies})
+
+
+def ended(*, state: State = State.FAILED, attempt: int = 1, **fields: Any) -> Outcome:
+    return Outcome(run_id=1, attempt=attempt, fence=1, state=state, begun_at=0, ended_at=0, **fields)
 
 
 def plan(definition: Definition, *, cursor: int, now: int, anchor: int = 0) -> list[PlannedTick]:
@@ -94,13 +99,26 @@ def test_allow_starts_up_to_its_limit() -> None:
 
 def test_retries_grow_up_to_their_bound() -> None:
     definition = define(attempts_max=9, backoff_seconds=10, backoff_max_seconds=60)
-    waits = [
-        (retry_at(definition, state=State.FAILED, attempt=attempt, ended_at=0) or 0) // SECOND
-        for attempt in range(1, 6)
-    ]
+    waits = [(retry_at(definition, ended(attempt=attempt), ended_at=0) or 0) // SECOND for attempt in range(1, 6)]
     assert waits == [10, 20, 40, 60, 60]
-    assert retry_at(definition, state=State.FAILED, attempt=9, ended_at=0) is None
-    assert retry_at(definition, state=State.CANCELLED, attempt=1, ended_at=0) is None
+    assert retry_at(definition, ended(attempt=9), ended_at=0) is None
+    assert retry_at(definition, ended(state=State.CANCELLED), ended_at=0) is None
+
+
+def test_a_wait_that_was_asked_for_takes_the_place_of_the_back_off_within_its_bound() -> None:
+    definition = define(attempts_max=2, backoff_seconds=10, backoff_max_seconds=60)
+
+    def wait(asked_seconds: int | None, **other: Any) -> int | None:
+        asked = None if asked_seconds is None else asked_seconds * SECOND
+        outcome = ended(**{"state": State.FAILED, "attempt": 1, **other})._replace(retry_after_us=asked)
+        at = retry_at(definition, outcome, ended_at=NOON)
+        return None if at is None else (at - NOON) // SECOND
+
+    assert [wait(asked) for asked in (None, 0, 7, 60, 61, -5)] == [10, 0, 7, 60, 60, 0]
+    own_word = ended(state=State.FAILED)._replace(retry_after_us=90 * SECOND, retry=True)
+    assert retry_at(definition, own_word, ended_at=NOON) == NOON + 90 * SECOND
+    assert wait(7, attempt=2) is None
+    assert wait(7, state=State.SUCCEEDED) is None
 
 
 def test_a_job_that_kills_its_hosts_is_not_run_for_ever() -> None:

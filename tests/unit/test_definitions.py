@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from timeball.clock import parse_instant
 from timeball.errors import InvalidInput
-from timeball.model.job import Backoff, Definition, Misfire, OnLost, Overlap, check_name, requires_key
-from timeball.model.states import FATES, LIVE, MOVES, PENDING, SETTLED, State, is_legal
+from timeball.model.fields import check_name, requires_key
+from timeball.model.job import NO_BOUND, Backoff, Definition, Misfire, OnLost, Overlap
+from timeball.model.states import FATES, LIVE, MOVES, PENDING, RERUNNABLE, SETTLED, State, is_legal
 from timeball.schedule import schedule_of
 
 BASE: dict[str, Any] = {"schedule": "none", "executor": "function", "target": {"name": "f"}}
@@ -33,13 +34,14 @@ def test_only_moves_of_the_table_are_legal(before: State, after: State) -> None:
     assert is_legal(before, after) is (after in MOVES[before])
 
 
-def test_what_ended_on_its_instances_word_never_moves_again_and_lost_may_still_be_corrected() -> None:
-    assert {state for state in FATES if MOVES[state]} == {State.LOST}
+def test_what_ended_badly_runs_again_at_most_and_lost_may_still_be_corrected() -> None:
+    assert {state for state in FATES if MOVES[state]} == RERUNNABLE
+    assert all(MOVES[state] == {State.PLANNED} for state in RERUNNABLE - {State.LOST})
     assert MOVES[State.LOST] == SETTLED | {State.PLANNED}
     assert PENDING < LIVE
     assert not LIVE & FATES
     assert all(is_legal(State.PLANNED, state) for state in (State.SKIPPED, State.MISSED, State.CANCELLED))
-    assert not any(is_legal(State.RUNNING, state) for state in (State.SKIPPED, State.MISSED, State.CLAIMED))
+    assert not any(is_legal(State.RUNNING, state) for state in (State.MISSED, State.CLAIMED))
 
 
 @given(
@@ -122,7 +124,7 @@ def test_bounds_themselves_are_allowed() -> None:
         ("skip", None, True, 1),
         ("queue", None, True, 1),
         ("replace", None, True, 1),
-        ("allow", None, False, 1),
+        ("allow", None, False, NO_BOUND),
         ("allow", 3, True, 3),
         ("skip", 3, True, 1),
     ],
@@ -152,6 +154,33 @@ def test_a_text_that_does_not_fit_its_field_is_refused(field: str, text: str) ->
     with pytest.raises(InvalidInput) as caught:
         define().with_text(field, text)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "part", "value"),
+    [
+        ("target.cwd", "/srv", "cwd", "/srv"),
+        ("target.nice", "5", "nice", 5),
+        ("target.umask", "027", "umask", "027"),
+        ("target.limits.cpu_seconds", "60", "limits", {"cpu_seconds": 60, "memory_bytes": 7}),
+        ("target.limits.memory_bytes", "", "limits", {}),
+        ("target.success_codes", "[0, 3]", "success_codes", [0, 3]),
+    ],
+)
+def test_one_part_of_the_target_is_set_from_text(path: str, text: str, part: str, value: object) -> None:
+    before = define(target={"argv": ["/bin/true"], "limits": {"memory_bytes": 7}})
+    after = before.with_text(path, text)
+    assert after.target[part] == value
+    assert after.target["argv"] == ["/bin/true"]
+    assert before.target["limits"] == {"memory_bytes": 7}
+
+
+def test_a_part_of_what_has_no_parts_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="has no parts") as caught:
+        define(target={"argv": ["/bin/true"], "cwd": "/"}).with_text("target.cwd.x", "1")
+    assert caught.value.field == "target.cwd"
+    with pytest.raises(InvalidInput, match="names no part"):
+        define().with_text("target.", "1")
 
 
 def test_required_labels_have_one_text() -> None:

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timeball.errors import InvalidInput
-from timeball.model.job import Definition
+from timeball.model.job import Definition, RetryOn
+from timeball.model.run import Outcome
 from timeball.model.states import State
 from timeball.policy.jitter import ready_at
 from timeball.policy.lost import decide_lost
 from timeball.policy.misfire import catch_up_by, keep_count, split_kept, start_by
 from timeball.policy.overlap import Candidate, Running, Verdict, decide_starts
-from timeball.policy.retry import retry_at
+from timeball.policy.retry import no_more_words, retry_at
 
 SECOND = 1_000_000
 NEVER = 1 << 62
@@ -23,6 +24,10 @@ NEVER = 1 << 62
 
 def define(**policies: Any) -> Definition:
     return Definition.from_dict({"schedule": "none", "executor": "function", "target": {}, **policies})
+
+
+def ended(*, state: State = State.FAILED, attempt: int = 1, **fields: Any) -> Outcome:
+    return Outcome(run_id=1, attempt=attempt, fence=1, state=state, begun_at=0, ended_at=0, **fields)
 
 
 @pytest.mark.parametrize(
@@ -60,15 +65,67 @@ def test_a_deadline_shortens_the_window_and_bounds_catching_up() -> None:
 
 @pytest.mark.parametrize("state", sorted(State))
 def test_only_failures_and_timeouts_are_tried_again(state: State) -> None:
-    again = retry_at(define(attempts_max=2), state=state, attempt=1, ended_at=0)
+    again = retry_at(define(attempts_max=2), ended(state=state), ended_at=0)
     assert (again is not None) is (state in {State.FAILED, State.TIMED_OUT})
 
 
 def test_a_fixed_wait_stays_and_no_wait_overflows() -> None:
     fixed = define(attempts_max=1000, backoff="fixed", backoff_seconds=7)
-    assert {retry_at(fixed, state=State.FAILED, attempt=n, ended_at=1) for n in range(1, 20)} == {7 * SECOND + 1}
+    assert {retry_at(fixed, ended(attempt=n), ended_at=1) for n in range(1, 20)} == {7 * SECOND + 1}
     growing = define(attempts_max=1000)
-    assert retry_at(growing, state=State.FAILED, attempt=999, ended_at=0) == 3600 * SECOND
+    assert retry_at(growing, ended(attempt=999), ended_at=0) == 3600 * SECOND
+
+
+def test_jittered_waits_differ_by_run_and_lie_between_half_and_the_whole() -> None:
+    jittered = define(attempts_max=9, backoff="jittered", backoff_seconds=100)
+    waits = {retry_at(jittered, ended(attempt=2)._replace(run_id=n), ended_at=0) or 0 for n in range(200)}
+    assert len(waits) > 190
+    assert 100 * SECOND <= min(waits) < 110 * SECOND
+    assert 190 * SECOND < max(waits) <= 200 * SECOND
+    again = ended(attempt=2)
+    assert retry_at(jittered, again, ended_at=0) == retry_at(jittered, again, ended_at=0)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "kind"),
+    [
+        (State.FAILED, "exception", RetryOn.EXCEPTION),
+        (State.FAILED, "fail", RetryOn.EXCEPTION),
+        (State.FAILED, "exit-code", RetryOn.EXIT_CODE),
+        (State.FAILED, "signal", RetryOn.SIGNAL),
+        (State.FAILED, "http-status", RetryOn.HTTP_STATUS),
+        (State.FAILED, "start", RetryOn.OTHER),
+        (State.FAILED, None, RetryOn.OTHER),
+        (State.TIMED_OUT, "timeout", RetryOn.TIMED_OUT),
+    ],
+)
+def test_only_the_kinds_of_ends_that_a_job_names_are_tried_again(state: State, reason: str, kind: RetryOn) -> None:
+    outcome = ended(state=state, reason=reason)
+    for wanted in RetryOn:
+        again = retry_at(define(attempts_max=2, retry_on=[wanted]), outcome, ended_at=0)
+        assert (again is not None) is (wanted is kind)
+    assert retry_at(define(attempts_max=2), outcome, ended_at=0) is not None
+
+
+def test_the_words_of_the_work_go_before_the_policy_and_never_beyond_the_attempts() -> None:
+    only_signals = define(attempts_max=2, retry_on="signal")
+    asked = ended(reason="retry", retry=True, retry_after_us=5)
+    assert retry_at(only_signals, asked, ended_at=1) == 6
+    assert retry_at(only_signals, asked._replace(attempt=2), ended_at=1) is None
+    assert retry_at(define(attempts_max=9), ended(reason="fail", retry=False), ended_at=1) is None
+
+
+def test_a_wait_of_the_far_side_takes_the_place_of_the_back_off() -> None:
+    http = ended(reason="http-status", retry_after_us=7 * SECOND)
+    assert retry_at(define(attempts_max=2, backoff_seconds=100), http, ended_at=0) == 7 * SECOND
+    assert retry_at(define(attempts_max=2, retry_on="signal"), http, ended_at=0) is None
+
+
+def test_a_retry_that_must_not_be_says_so() -> None:
+    definition = define(attempts_max=2)
+    assert no_more_words(definition, ended(attempt=1, retry=True)) == ""
+    assert "attempts_max is 2" in no_more_words(definition, ended(attempt=2, retry=True))
+    assert no_more_words(definition, ended(attempt=2)) == ""
 
 
 @pytest.mark.parametrize(("on_lost", "lost_count", "rerun"), [("fail", 0, False), ("hold", 0, False)])

@@ -211,3 +211,14 @@ def test_its_own_arithmetic_agrees_with_the_schedules(schedule: str) -> None:
     known = schedule_of(definition, name="x", anchor_at=anchor).between(T0 + 5 * SECOND, T0 + 95 * SECOND, 1000)
     mine = ticks_of(version(schedule=schedule, anchor_at=anchor), T0 + 5 * SECOND, T0 + 95 * SECOND)
     assert list(mine) == list(known)
+
+
+def test_a_start_of_the_cluster_is_a_tick_of_reboot_jobs_and_nothing_else_is() -> None:
+    boot = [version("boot", schedule="@reboot"), version("boot", number=2, at=20, state="stopped", schedule="@reboot")]
+    runs = [row(1, 5, job="boot")]
+    marks = [mark(BEGIN, 5, run=1, job="boot"), mark(END, 5, run=1, job="boot")]
+    told = {"versions": boot, "runs": runs, "marks": marks, "offset_us": T0}
+    starts = [T0 - SECOND, T0 + 5 * SECOND, T0 + 30 * SECOND]
+    assert check(History(**told, reboots=starts))[0] == []
+    assert {v.rule for v in check(History(**told))[0]} == {"extra"}
+    assert {v.rule for v in check(History(**told, reboots=[*starts, T0 + 9 * SECOND]))[0]} == {"no-fate"}

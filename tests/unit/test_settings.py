@@ -106,6 +106,7 @@ def test_variables_that_are_no_settings_are_left_alone() -> None:
         "TIMEBALL_TEST_NO_SKIP": "1",
         "TIMEBALL_PORT": "tcp://10.0.0.1:8390",
         "TIMEBALL_SERVICE_HOST": "10.0.0.1",
+        "TIMEBALL_SECRET_TOKEN": "xyzzy",
         "TIMEBALL_PORT_8390_TCP_ADDR": "10.0.0.1",
         "HOME": "/",
     }

@@ -9,7 +9,8 @@ import pytest
 
 from timeball.clock import ClusterClock, Sample, format_instant, parse_instant
 from timeball.errors import InvalidInput, SettingsError
-from timeball.model.job import Definition, check_name
+from timeball.model.fields import check_name
+from timeball.model.job import Definition
 from timeball.model.states import FATES, LIVE, MOVES, SETTLED, State, is_legal
 from timeball.settings import Settings, load_settings
 
@@ -41,6 +42,11 @@ def test_a_definition_survives_json() -> None:
         ("args", [1]),
         ("args", {"a": object()}),
         ("priority", 10_000),
+        ("retry_on", ["lost"]),
+        ("retry_on", ["exception", "sometimes"]),
+        ("retry_on", 7),
+        ("retry_on", [7]),
+        ("backoff", "random"),
         ("no_such_field", 1),
     ],
 )
@@ -48,6 +54,21 @@ def test_a_wrong_field_is_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(InvalidInput) as caught:
         Definition.from_dict({**BASE, field: value})
     assert caught.value.field == field
+
+
+def test_kinds_of_ends_are_one_wish_however_they_are_written() -> None:
+    wishes = ["timed_out, signal", ["signal", "timed_out"], ("timed_out", "signal", "signal")]
+    made = {Definition.from_dict({**BASE, "retry_on": wish}).to_json() for wish in wishes}
+    assert len(made) == 1
+    definition = Definition.from_dict(BASE).with_text("retry_on", "signal,timed_out")
+    assert definition.to_json() in made
+    assert Definition.from_json(definition.to_json()) == definition
+    assert "retry_on" not in Definition.from_dict({**BASE, "retry_on": []}).to_json()
+
+
+def test_a_job_that_would_try_lost_runs_again_is_shown_where_that_is_said() -> None:
+    with pytest.raises(InvalidInput, match="on_lost"):
+        Definition.from_dict({**BASE, "retry_on": "lost"})
 
 
 def test_a_misspelt_field_gets_a_suggestion() -> None:

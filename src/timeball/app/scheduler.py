@@ -15,13 +15,19 @@ from timeball.app.schema import ensure_schema
 from timeball.app.wiring import Parts, connect, current_actor
 from timeball.engine.engine import Engine, Health
 from timeball.errors import InvalidInput
+from timeball.executors.function.worker import in_worker
 from timeball.executors.registry import FunctionTable
 from timeball.model.calendar import calendar_name
-from timeball.model.job import Definition, check_name
+from timeball.model.fields import check_name
+from timeball.model.job import Definition
+from timeball.model.limit import LimitRule
 from timeball.observe.logs import log_facts
 from timeball.schedule import schedule_of
+from timeball.service.backfills import BackfillService
 from timeball.service.calendars import CalendarService
 from timeball.service.jobs import JobService
+from timeball.service.limits import LimitService
+from timeball.service.runs import RunService
 from timeball.settings import Settings, load_settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,8 +43,9 @@ class Scheduler:
     def __init__(self, database_url: str | None = None, **settings: Any) -> None:
         self._flags: dict[str, Any] = {**settings, "database_url": database_url}
         self._config: Path | None = None
-        self._functions = FunctionTable()
+        self._functions = FunctionTable(installed=True)
         self._declared: dict[str, Definition] = {}
+        self._limits: dict[str, LimitRule] = {}
         self._parts: Parts | None = None
         self._engine: Engine | None = None
         self._lock = threading.RLock()
@@ -50,13 +57,15 @@ class Scheduler:
         schedule: str = "none",
         *,
         args: Mapping[str, Any] | None = None,
+        isolation: str = "",
         **policies: Any,
     ) -> Callable[[F], F]:
         """Declare a job that runs the decorated function; `policies` are the fields of a job's definition.
 
         The job is created when this scheduler first starts, and edited when the code says something new. A function
         may be sync (runs in a thread) or async (runs on the jobs' own loop); a first parameter named `run` gets the
-        run's context. Raises InvalidInput at once for a field that is wrong, ScheduleError for a wrong schedule.
+        run's context. `isolation="process"`: it runs in a process of its own, which time-out and cancel really end.
+        Raises InvalidInput at once for a field that is wrong, ScheduleError for a wrong schedule.
         """
 
         def declare(function: F) -> F:
@@ -70,20 +79,35 @@ class Scheduler:
             except InvalidInput as error:
                 error.about(f"job {job_name!r}")
                 raise
-            self.function(job_name)(function)
+            self.function(job_name, isolation=isolation)(function)
             self._declared[job_name] = definition
             return function
 
         return declare
 
-    def function(self, name: str | None = None) -> Callable[[F], F]:
+    def function(self, name: str | None = None, *, isolation: str = "") -> Callable[[F], F]:
         """Offer a function to jobs that are made elsewhere (`timeball jobs add --function NAME`)."""
 
         def offer(function: F) -> F:
-            self._functions.register(name or function.__name__, function)
+            self._functions.register(name or function.__name__, function, isolation=isolation)
             return function
 
         return offer
+
+    def limit(
+        self,
+        name: str,
+        *,
+        running_max: int | None = None,
+        started_max: int | None = None,
+        window_seconds: float | None = None,
+    ) -> None:
+        """Declare a limit that jobs may name (`limits=["name"]`): it is made at the start if there is none yet.
+
+        A limit that exists stays as people have set it. Raises InvalidInput.
+        """
+        rule = LimitRule(running_max=running_max, started_max=started_max, window_seconds=window_seconds)
+        self._limits[check_name(name)] = rule
 
     @property
     def functions(self) -> FunctionTable:
@@ -99,6 +123,21 @@ class Scheduler:
     def jobs(self) -> JobService:
         """The job use-cases: create, edit, start, stop, trigger, delete, list."""
         return self._connected().jobs()
+
+    @property
+    def runs(self) -> RunService:
+        """The use-cases about runs: cancel, run again, settle by hand."""
+        return self._connected().runs()
+
+    @property
+    def backfills(self) -> BackfillService:
+        """The use-cases about the past: backfill a range; pause and resume a job."""
+        return self._connected().backfills()
+
+    @property
+    def limits(self) -> LimitService:
+        """The use-cases about named limits: set, delete, list."""
+        return self._connected().limits()
 
     @property
     def calendars(self) -> CalendarService:
@@ -121,12 +160,20 @@ class Scheduler:
     def declare(self) -> None:
         """Write the jobs that the code declares; what has not changed stays as it is."""
         parts = self._connected()
+        limits = parts.limits(current_actor("code"))
+        for name, rule in sorted(self._limits.items()):
+            limits.ensure(name, rule)
         service = parts.jobs(current_actor("code"))
         for name, definition in sorted(self._declared.items()):
             service.declare(name, definition)
 
     def start(self) -> None:
         """Take part, in threads of this process. Raises StoreError when the database cannot be used."""
+        if in_worker():
+            raise InvalidInput(
+                "this is a worker process, which imports the program's modules to find its functions",
+                hint='start the scheduler under `if __name__ == "__main__":`, or in the application\'s lifespan',
+            )
         with self._lock:
             if self._engine is not None:
                 return

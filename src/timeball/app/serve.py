@@ -19,8 +19,8 @@ from typing import Any
 
 from timeball.app.scheduler import Scheduler
 from timeball.clock import monotonic_us, seconds_to_us
-from timeball.errors import SettingsError, TimeballError, Unavailable
-from timeball.observe.logs import configure_logging
+from timeball.errors import SettingsError, TimeballError, Unavailable, Unusable
+from timeball.observe.logs import configure_logging, counted
 from timeball.settings import Settings
 
 SWITCH_INTERVAL_SECONDS = 0.001
@@ -52,20 +52,23 @@ def serve(scheduler: Scheduler, *, http: bool) -> list[int]:
         _log.info("draining: no more claims; up to %g s for what still runs", settings.drain_seconds)
         left = scheduler.stop()
     if left:
-        _log.warning("left %d runs that had not ended: %s", len(left), ", ".join(map(str, left)))
+        _log.warning("left %s not ended: %s", counted(len(left), "run"), ", ".join(map(str, left)))
     return left
 
 
 def _start(scheduler: Scheduler, settings: Settings, ended: threading.Event) -> None:
-    """Take part; a database server that does not answer yet is waited for, a bounded time."""
+    """Take part; a server that does not answer yet is waited for, a bounded time; one that refuses the URL is not."""
     until, pause = monotonic_us() + seconds_to_us(settings.start_wait_seconds), START_PAUSE_FIRST_SECONDS
     while not ended.is_set():
         try:
             return scheduler.start()
+        except Unusable:
+            raise
         except Unavailable as error:
-            if monotonic_us() >= until or settings.database_url.startswith("sqlite"):
+            left_us = until - monotonic_us()
+            if left_us <= 0 or settings.database_url.startswith("sqlite"):
                 raise
-            _log.warning("waiting for the database, up to %g s: %s", settings.start_wait_seconds, error.message)
+            _log.warning("waiting %.0f s more for the database server to answer: %s", left_us / 1e6, error.message)
         ended.wait(pause)
         pause = min(2 * pause, START_PAUSE_MAX_SECONDS)
     return None
@@ -100,9 +103,8 @@ def _announce(scheduler: Scheduler, settings: Settings) -> None:
     health = scheduler.health
     if health is not None:
         functions = ", ".join(scheduler.functions.names()) or "none"
-        _log.info(
-            "%s is up; functions: %s; commands: %s", health.name, functions, ", ".join(settings.command_allow) or "off"
-        )
+        commands = [*settings.command_allow, *["the shell"] * settings.command_shell_allow]
+        _log.info("%s is up; functions: %s; commands: %s", health.name, functions, ", ".join(commands) or "off")
 
 
 @contextmanager

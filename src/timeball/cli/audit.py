@@ -39,7 +39,8 @@ def show_report(report: Report) -> None:
     names = ("jobs", "ticks", "runs", "duplicates", "missed", "skipped", "open", "without_fate", "extra")
     rows = [(name.replace("_", " "), document[name]) for name in names]
     rows += [(f"late {key[:-3]}", "-" if value is None else f"{value:.1f} ms") for key, value in late.items()]
-    rows.append(("worst gap between starts of one job", f"{report.worst_gap_us / 1000:.1f} ms"))
+    job = f" ({report.worst_gap_job})" if report.worst_gap_job is not None else ""
+    rows.append(("worst gap between starts of one job", f"{report.worst_gap_us / 1000:.1f} ms{job}"))
     table(("WHAT", "HOW MANY"), rows, empty="")
     if not report.led and report.open:
         click.echo("nobody leads, or has led for long enough: open ticks get their fate from the next leader")

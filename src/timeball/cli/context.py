@@ -17,13 +17,32 @@ from timeball.app.schema import ensure_schema
 from timeball.app.wiring import Parts, connect, current_actor
 from timeball.clock import local_instant, parse_instant
 from timeball.errors import InvalidInput
+from timeball.service.backfills import BackfillService
 from timeball.service.calendars import CalendarService
 from timeball.service.jobs import JobService
+from timeball.service.limits import LimitService
+from timeball.service.runs import RunService
 from timeball.service.ticks import TickService
 from timeball.settings import Settings, load_settings
 
 AGE_SECONDS_MAX = 100 * 366 * 86_400
-RUN_ID = click.IntRange(1, 2**63 - 1)
+
+
+class RunId(click.IntRange):
+    """The number of a run."""
+
+    name = "run"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or a usage error that says where such numbers are found."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            words = f"{value!r} is not the number of a run; timeball runs list shows them, in the column ID"
+            raise click.BadParameter(words, ctx=ctx, param=param) from error
+
+
+RUN_ID = RunId(1, 2**63 - 1)
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,6 +103,21 @@ class Context:
         return self.parts.calendars(current_actor("cli"))
 
     @property
+    def runs(self) -> RunService:
+        """The use-cases about runs."""
+        return self.parts.runs(current_actor("cli"))
+
+    @property
+    def backfills(self) -> BackfillService:
+        """The use-cases about the past: backfill, pause, resume."""
+        return self.parts.backfills(current_actor("cli"))
+
+    @property
+    def limits(self) -> LimitService:
+        """The use-cases about named limits."""
+        return self.parts.limits(current_actor("cli"))
+
+    @property
     def ticks(self) -> TickService:
         """The use-cases about single coming ticks."""
         return self.parts.ticks(current_actor("cli"))
@@ -117,8 +151,8 @@ def read_file(file: Path) -> str:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """A plain table that stays readable in a pipe: columns as wide as needed, nothing cut."""
-    lines = [[_cell(cell) for cell in row] for row in rows]
+    """A plain table that stays readable in a pipe: columns as wide as needed, nothing cut, lines kept apart."""
+    lines = [list(line) for row in rows for line in _lines([_cell(cell) for cell in row])]
     if not lines:
         click.echo(empty)
         return
@@ -126,6 +160,10 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str
     for number, line in enumerate([list(titles), *lines]):
         text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         click.echo(click.style(text, bold=True) if number == 0 else text)
+
+
+def _lines(cells: Sequence[str]) -> Iterable[tuple[str, ...]]:
+    return itertools.zip_longest(*(cell.splitlines() or [""] for cell in cells), fillvalue="")
 
 
 def _cell(value: object) -> str:

@@ -14,7 +14,7 @@ EXIT_FAIL = 1
 @click.command(name="doctor")
 @common
 def command(context: Context) -> None:
-    """Check that the database is what the promises need. Changes nothing. Exit status 1 when a check fails."""
+    """Check that the database is what the promises need. Leaves nothing behind. Exit status 1 when a check fails."""
     settings = context.settings
     store = open_store(settings.database_url, coordination_timeout_seconds=settings.coordination_timeout_seconds)
     try:

@@ -62,7 +62,7 @@ def command(
 
     def people() -> None:
         click.echo(words)
-        tick_table(ticks, schedule.timezone, zone, empty="no tick")
+        tick_table(ticks, schedule.timezone, zone, empty="no tick that can be foretold")
 
     context.show(document, people)
 

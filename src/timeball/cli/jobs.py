@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from timeball.cli import past
 from timeball.cli.context import Context, common, json_object, table, tick_table
 from timeball.cli.views import change_json, job_json, short_instant, target_text
 from timeball.clock import format_instant, local_instant
@@ -30,6 +31,10 @@ def command() -> None:
     """Make, list, show, start, stop, trigger and delete jobs."""
 
 
+for part in (past.pause, past.resume, past.backfill):
+    command.add_command(part)
+
+
 def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that make up a definition."""
     options = [
@@ -47,10 +52,20 @@ def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--calendar", metavar="NAME", help="Closed when that calendar says so; '' for never."),
         click.option("--exclude", metavar="RULE", multiple=True, help="Closed then: 12-25, sat,sun …; '' for never."),
         click.option("--roll", metavar="R", help="Ticks on closed days: skip (default), previous or next open day."),
-        click.option("--set", "settings", metavar="FIELD=VALUE", multiple=True, help="Any other field; repeatable."),
+        click.option(
+            "--set",
+            "settings",
+            metavar="FIELD=VALUE",
+            multiple=True,
+            help="Any other field, also of the target (target.KEY, target.headers.NAME); repeatable.",
+        ),
         click.option("--function", metavar="NAME", help="Run a registered function."),
-        click.option("--args", metavar="JSON", help="Arguments of the function: a JSON object."),
+        click.option("--celery", metavar="TASK", help="Hand a task over to Celery workers."),
+        click.option("--queue", metavar="NAME", help="With --celery: the queue."),
+        click.option("--once", is_flag=True, help="With --celery: the task has the base timeball.celery.Once."),
+        click.option("--args", metavar="JSON", help="Arguments of the function or task: a JSON object."),
         click.option("--command", "is_command", is_flag=True, help="Run a command: --command -- ARGV…"),
+        click.option("--http", "is_http", is_flag=True, help="Send a request: --http [METHOD] URL"),
         click.argument("argv", nargs=-1, metavar="[-- ARGV…]"),
     ]
     return functools.reduce(lambda f, option: option(f), reversed(options), function)
@@ -67,6 +82,7 @@ def add(context: Context, name: str, stopped: bool, **given: Any) -> None:
     \b
     timeball jobs add hello --schedule "*/10 * * * * *" --command -- /bin/echo hello
     timeball jobs add report --schedule "0 9 * * mon-fri" --timezone Europe/Paris --function report
+    timeball jobs add ping --schedule "@every 5m" --http POST https://example.org/hook
     """
     if not (given["schedule"] or "").strip():
         raise InvalidInput("--schedule is missing", hint='"*/5 * * * *", "@every 90s", or none for manual runs only')
@@ -84,6 +100,11 @@ def add(context: Context, name: str, stopped: bool, **given: Any) -> None:
 @common
 def edit(context: Context, name: str, expected: int | None, **given: Any) -> None:
     """Change a job's definition; what is not named stays. No tick of the old definition starts afterwards."""
+    if not any(value not in (None, (), False) for value in given.values()):
+        raise InvalidInput(
+            f"nothing to change about job {name!r} was given",
+            hint="for example --schedule, --timezone, --set FIELD=VALUE; timeball jobs edit --help lists them",
+        )
     service = context.jobs
     base = service.get(name)
     version = base.version if expected is None else expected
@@ -93,7 +114,7 @@ def edit(context: Context, name: str, expected: int | None, **given: Any) -> Non
 
 
 @command.command(name="list")
-@click.option("--state", type=click.Choice(["active", "stopped", "broken"]), help="Only jobs in this state.")
+@click.option("--state", type=click.Choice(["active", "paused", "stopped", "broken"]), help="Only jobs in this state.")
 @common
 def list_(context: Context, state: str | None) -> None:
     """List the jobs."""
@@ -218,7 +239,7 @@ def _definition(given: dict[str, Any], base: Definition | None = None) -> Defini
     for option in _PLAIN:
         if given[option] is not None:
             values[names.get(option, option)] = given[option]
-    values |= _calendar(given, values.get("calendar", {})) | _target(given, required=base is None)
+    values |= _calendar(given, values.get("calendar", {})) | _target(given, base)
     definition = Definition.from_dict(values)
     for text in given["settings"]:
         field, equals, value = text.partition("=")
@@ -248,22 +269,46 @@ def _calendar(given: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
     return {"calendar": calendar if roll is None else {**calendar, "roll": roll}}
 
 
-def _target(given: dict[str, Any], *, required: bool) -> dict[str, Any]:
-    function, argv, args = given["function"], list(given["argv"]), json_object(given["args"], "args")
-    if given["is_command"] and function is not None:
-        raise InvalidInput("--function and --command exclude each other")
+def _target(given: dict[str, Any], base: Definition | None) -> dict[str, Any]:
+    argv, args = list(given["argv"]), json_object(given["args"], "args")
+    chosen = [f"--{kind}" for kind in ("function", "celery") if given[kind] is not None]
+    chosen += [f"--{kind}" for kind in ("command", "http") if given[f"is_{kind}"]]
+    if len(chosen) > 1:
+        raise InvalidInput(f"{' and '.join(chosen)} exclude each other")
     values: dict[str, Any] = {} if args is None else {"args": args}
+    if given["is_http"]:
+        return {**values, "executor": "http", "target": _http_target(argv)}
     if given["is_command"]:
-        if not argv:
-            raise InvalidInput("--command needs the command behind --", hint="NAME … --command -- /bin/echo hello")
-        return {**values, "executor": "command", "target": {"argv": argv}}
+        return {**values, "executor": "command", "target": _command_target(argv, base)}
     if argv:
         raise InvalidInput(f"unexpected {argv[0]!r}", hint="a command is given as --command -- ARGV…")
-    if function is not None:
-        return {**values, "executor": "function", "target": {"name": function}}
-    if required:
-        raise InvalidInput("say what to run", hint="--function NAME, or --command -- ARGV…")
+    if given["function"] is not None:
+        return {**values, "executor": "function", "target": {"name": given["function"]}}
+    if given["celery"] is not None:
+        return {**values, "executor": "celery", "target": _celery_target(given)}
+    if base is None:
+        hint = "--function NAME, --http [METHOD] URL, --celery TASK, or --command -- ARGV…"
+        raise InvalidInput("say what to run", hint=hint)
     return values
+
+
+def _command_target(argv: list[str], base: Definition | None) -> dict[str, Any]:
+    """Another command; what else the target says stays."""
+    if not argv:
+        raise InvalidInput("--command needs the command behind --", hint="NAME … --command -- /bin/echo hello")
+    kept = base.target if base is not None and base.executor == "command" else {}
+    return {**kept, "argv": argv}
+
+
+def _celery_target(given: dict[str, Any]) -> dict[str, Any]:
+    extra = {"queue": given["queue"], "once": given["once"] or None}
+    return {"task": given["celery"], **{key: value for key, value in extra.items() if value is not None}}
+
+
+def _http_target(words: Sequence[str]) -> dict[str, Any]:
+    if not 1 <= len(words) <= 2:
+        raise InvalidInput("--http needs a URL, and before it a method or none", hint="--http POST https://…")
+    return {"url": words[-1]} if len(words) == 1 else {"method": words[0], "url": words[1]}
 
 
 def _created(job: Job, schedule: Schedule) -> None:

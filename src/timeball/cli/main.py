@@ -10,7 +10,7 @@ import sys
 import click
 
 from timeball.errors import Conflict, InvalidInput, NotFound, ScheduleError, TimeballError
-from timeball.model.job import check_storable
+from timeball.model.fields import check_storable
 from timeball.version import VERSION
 
 _COMMANDS: dict[str, tuple[str, str]] = {
@@ -21,8 +21,10 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("timeball.cli.demo", "Watch three real instances share the work while their leader is killed."),
     "jobs": ("timeball.cli.jobs", "Make, list, show, start, stop, trigger and delete jobs."),
     "calendars": ("timeball.cli.calendars", "Make, list, show, edit and delete named calendars."),
+    "limits": ("timeball.cli.limits", "Set, list, show and delete limits that jobs share."),
     "runs": ("timeball.cli.runs", "List runs, show one, read its output."),
     "cluster": ("timeball.cli.cluster", "Who takes part and who leads."),
+    "why": ("timeball.cli.why", "Say what became of a job at a time, and why."),
     "explain": ("timeball.cli.explain", "Say in words what a schedule means, and its next ticks."),
     "audit": ("timeball.cli.audit", "Recompute every tick of a period and compare it with the ledger."),
     "selftest": ("timeball.cli.selftest", "Torture real instances on your database, and check what they did."),

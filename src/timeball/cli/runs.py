@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from timeball.cli.context import RUN_ID, Context, common, instant_option, table
-from timeball.cli.views import attempt_json, run_json, short_instant, short_ms
+from timeball.cli.views import attempt_json, run_change_json, run_json, short_instant, short_ms
 from timeball.errors import InvalidInput
 from timeball.model.states import State
 from timeball.store.runs import RunFilter
@@ -13,7 +13,7 @@ from timeball.store.runs import RunFilter
 
 @click.group(name="runs")
 def command() -> None:
-    """List runs, show one, read its output."""
+    """List runs, show one, read its output; cancel one, run it again, settle a lost one."""
 
 
 @command.command(name="list")
@@ -117,6 +117,54 @@ def logs(context: Context, run_id: int, attempt: int | None) -> None:
             click.echo(f"run {run_id} ({run.state}) left no output", err=True)
 
     context.show(document, people)
+
+
+@command.command()
+@click.argument("run_id", type=RUN_ID, metavar="ID")
+@click.option("--wait", "wait_seconds", metavar="S", type=click.FloatRange(0, 3600), default=5.0, show_default=True)
+@common
+def cancel(context: Context, run_id: int, wait_seconds: float) -> None:
+    """End a run: at once while it waits; through its instance while it runs. Exit 1 if it runs on."""
+    change = context.runs.cancel(run_id, wait_seconds=wait_seconds)
+    name = f"run {run_id} of {change.job}"
+
+    def people() -> None:
+        if change.state is not State.RUNNING:
+            click.echo(f"{name} is {change.state}{'' if change.changed else '; it had ended, nothing changed'}")
+        elif change.owner_gone:
+            click.echo(f"{name} is running by the ledger, but {change.owner} is gone and hears no wish")
+            click.echo("hint: within seconds the leader gives it up, and the job's on_lost decides", err=True)
+        else:
+            click.echo(f"{name} is still running on {change.owner}, which has been asked to end it")
+
+    context.show(run_change_json(change), people)
+    if change.state is State.RUNNING:
+        raise click.exceptions.Exit(1)
+
+
+@command.command()
+@click.argument("run_id", type=RUN_ID, metavar="ID")
+@click.option("--attempt", type=click.IntRange(1), help="The one that you saw end: never two reruns of one end.")
+@common
+def rerun(context: Context, run_id: int, attempt: int | None) -> None:
+    """Run again what failed, was cancelled or was lost: one more attempt of the same run."""
+    change = context.runs.rerun(run_id, attempt=attempt)
+    words = f"is due now as attempt {change.attempt}"
+    if not change.changed:
+        words = f"runs again already: attempt {change.attempt} is {change.state}"
+    context.show(run_change_json(change), lambda: click.echo(f"run {run_id} of {change.job} {words}"))
+
+
+@command.command()
+@click.argument("run_id", type=RUN_ID, metavar="ID")
+@click.option("--as", "verdict", metavar="S", required=True, help="succeeded, failed or cancelled.")
+@click.option("--note", default="", help="Why, for the trail.")
+@common
+def settle(context: Context, run_id: int, verdict: str, note: str) -> None:
+    """Say how a lost run really ended, once you know: nothing runs."""
+    change = context.runs.settle(run_id, verdict, note=note)
+    words = f"is {change.state}" + ("" if change.changed else " already; nothing changed")
+    context.show(run_change_json(change), lambda: click.echo(f"run {run_id} of {change.job} {words}"))
 
 
 def _why(error: str | None, reason: str | None) -> str:

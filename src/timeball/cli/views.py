@@ -7,8 +7,9 @@ from typing import Any
 
 from timeball.cli.context import duration_ms
 from timeball.clock import format_instant
-from timeball.model.job import Job
+from timeball.model.job import Job, Pause
 from timeball.store.changes import ChangeResult
+from timeball.store.rulings import RunChange
 from timeball.store.runs import StoredAttempt, StoredRun
 
 
@@ -25,6 +26,17 @@ def job_json(job: Job) -> dict[str, Any]:
         "created_at": format_instant(job.created_at),
         "updated_at": format_instant(job.updated_at),
         "problem": job.problem,
+        "pause": None if job.pause is None else pause_json(job.pause),
+    }
+
+
+def pause_json(pause: Pause) -> dict[str, Any]:
+    """Why a job is paused."""
+    return {
+        "reason": pause.reason,
+        "actor": pause.actor,
+        "since": format_instant(pause.since),
+        "resume_at": format_instant(pause.resume_at),
     }
 
 
@@ -34,7 +46,9 @@ def target_text(job: Job) -> str:
     if job.definition.executor == "command":
         argv = [str(part) for part in target.get("argv", ())]
         return " ".join(argv)[:60]
-    return f"{job.definition.executor} {target.get('name', '')}"[:60]
+    if job.definition.executor == "http":
+        return f"{target.get('method', 'http')} {target.get('url', '')}"[:60]
+    return f"{job.definition.executor} {target.get('name') or target.get('task', '')}"[:60]
 
 
 def run_json(run: StoredRun) -> dict[str, Any]:
@@ -64,6 +78,9 @@ def run_json(run: StoredRun) -> dict[str, Any]:
         "late_outcome": run.late,
         "args": None if run.args is None else json.loads(run.args),
         "cancel_reason": run.cancel_reason,
+        "progress": run.progress,
+        "progress_text": run.progress_text,
+        "progress_at": format_instant(run.progress_at),
     }
 
 
@@ -94,6 +111,19 @@ def change_json(result: ChangeResult) -> dict[str, Any]:
             for r in result.still_running
         ],
         "at": format_instant(result.at),
+    }
+
+
+def run_change_json(change: RunChange) -> dict[str, Any]:
+    """The answer to a wish about a run."""
+    return {
+        "id": change.run_id,
+        "job": change.job,
+        "state": str(change.state),
+        "attempt": change.attempt,
+        "changed": change.changed,
+        "instance": change.owner,
+        "instance_gone": change.owner_gone,
     }
 
 

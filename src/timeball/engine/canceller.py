@@ -14,14 +14,15 @@ class Canceller:
     def __init__(self, store: Store, runner: Runner) -> None:
         self._store = store
         self._runner = runner
-        self._asked: set[int] = set()
+        self._asked: set[tuple[int, int]] = set()
 
     def step(self) -> float:
         """Look for wishes. Returns seconds until the next look."""
-        executing = self._runner.executing()
-        self._asked &= set(executing)
-        wishes = self._store.runs.wishes_to_cancel([r for r in executing if r not in self._asked])
+        executing = set(self._runner.executing())
+        self._asked &= executing  # by attempt: a run that a person wants again may be cancelled again
+        open_ = executing - self._asked
+        wishes = self._store.runs.wishes_to_cancel([run_id for run_id, _ in open_])
         for run_id, reason in wishes.items():
-            self._asked.add(run_id)
+            self._asked |= {attempt for attempt in open_ if attempt[0] == run_id}
             self._runner.cancel(run_id, reason)
         return INTERVAL_SECONDS

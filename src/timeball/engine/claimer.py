@@ -13,7 +13,7 @@ from timeball.engine.member import Member
 from timeball.engine.runner import Runner
 from timeball.engine.starter import StartGate
 from timeball.model.cluster import Execute, Term
-from timeball.model.job import requires_key
+from timeball.model.fields import requires_key
 from timeball.settings import Settings
 from timeball.store import Store
 from timeball.store.claims import Capability
@@ -79,7 +79,8 @@ class Claimer:
             limit=room,
             term=proof,
         )
-        self._definitions.load((c.job_id, c.job_version) for c in claims)
+        known = self._definitions.load((c.job_id, c.job_version) for c in claims)
+        self._runner.prepare({entry.definition.executor for entry in known.values()})
         self._held.add(claims)
         if claims:
             self._on_claimed()

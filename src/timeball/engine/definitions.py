@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from timeball.errors import InvalidInput
-from timeball.model.job import Definition, requires_key
+from timeball.model.fields import requires_key
+from timeball.model.job import Definition
 from timeball.schedule import Schedule, schedule_of
 from timeball.store import Store
 

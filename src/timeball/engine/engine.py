@@ -17,9 +17,12 @@ from timeball.engine.isolation import Isolation
 from timeball.engine.janitor import Janitor
 from timeball.engine.lease import LeaseKeeper
 from timeball.engine.loop import Loop, Step
+from timeball.engine.makeup import Makeup
 from timeball.engine.member import Member
 from timeball.engine.planner import Planner
+from timeball.engine.progress import ProgressWriter
 from timeball.engine.reaper import Reaper
+from timeball.engine.rebooter import Rebooter
 from timeball.engine.runner import Runner
 from timeball.engine.settler import Settler
 from timeball.engine.spill import Spill, spill_folder
@@ -38,7 +41,7 @@ from timeball.store.wake import work_channel
 
 SETTLE_AT_END_SECONDS = 10.0
 DRAIN_POLL_SECONDS = 0.05
-DUTIES = ("plan", "reap", "janitor")
+DUTIES = ("plan", "reap", "janitor", "makeup")
 """What only the leader does."""
 
 
@@ -116,8 +119,11 @@ class Engine:
             bus,
             lambda: None,
         )
-        self.reaper = Reaper(store, self.clock, settings, self.lease, bus, differ)
+        self.progress = ProgressWriter(store, self.clock, registry)
+        rebooter = Rebooter(store, bus, self._handler_of, differ)
+        self.reaper = Reaper(store, self.clock, settings, self.lease, bus, differ, rebooter)
         self.janitor = Janitor(store, self.clock, settings, self.lease)
+        self.makeup = Makeup(store, settings, self.lease, self._handler_of)
         self.canceller = Canceller(store, self.runner)
         self.member.on_given_up = self._let_go
         self.runner.on_waiting = lambda: self._wake("run")
@@ -132,6 +138,8 @@ class Engine:
         """Join the cluster and start the loops. Raises StoreError when the database cannot be reached now."""
         refuse_unfit(self._store.database)
         self.member.step()
+        if self.member.refusal is not None:
+            raise self.member.refusal
         self._listening.enter_context(self._store.database.listen(work_channel(self._settings.namespace), self.wake))
         for loop in self._loops.values():
             loop.start()
@@ -156,7 +164,10 @@ class Engine:
     def health(self) -> Health:
         """Whether this instance does its work: member by its own clock, every loop passing."""
         problems = [f"{loop.name}: failing" for loop in self._loops.values() if loop.failing]
-        if not self.member.trusted:
+        refusal = self.member.refusal
+        if refusal is not None:
+            problems.append(f"schema: {refusal}")
+        elif not self.member.trusted:
             problems.append("membership has run out: the database has not been reached in time")
         if self.settler.spilled:
             problems.append(f"{self.settler.spilled} outcomes wait on disk: they could not be written yet")
@@ -190,9 +201,11 @@ class Engine:
                 "run": self.runner.step,
                 "settle": self.settler.step,
                 "adopt": self.adopter.step,
+                "progress": self.progress.step,
                 "cancel": self.canceller.step,
                 "reap": self.reaper.step,
                 "janitor": self.janitor.step,
+                "makeup": self.makeup.step,
             }
         loops = {
             name: Loop(name, step, self._bus, may_recover=lambda name=name: self._answered_since(name))
@@ -213,7 +226,7 @@ class Engine:
 
     def _drain(self, drain_seconds: float) -> list[int]:
         self.member.draining = True
-        self._end_loops("claim", "start", "plan", "reap", "janitor", "lease")
+        self._end_loops("claim", "start", "plan", "reap", "janitor", "makeup", "lease")
         with contextlib.suppress(StoreError):
             self._store.claims.give_back(self.member.id, [c.run_id for c in self.held.clear()])
         with contextlib.suppress(StoreError):
@@ -221,8 +234,10 @@ class Engine:
         self._wake("heartbeat")
         self._wait_until(lambda: self.runner.load() == 0, drain_seconds)
         left = self._close_work()
-        self._wait_until(lambda: len(self.settler) == 0, SETTLE_AT_END_SECONDS)
-        self._end_loops("run", "settle", "adopt", "cancel", "heartbeat", "isolation")
+        self._wait_until(lambda: len(self.settler) == 0 or self.member.refusal is not None, SETTLE_AT_END_SECONDS)
+        self._end_loops("run", "settle", "adopt", "progress", "cancel", "heartbeat", "isolation")
+        with contextlib.suppress(StoreError):
+            self.progress.step()
         self.settler.spill_all()
         self.spill.close()
         self._listening.close()

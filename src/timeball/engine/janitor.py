@@ -50,5 +50,7 @@ class Janitor:
         self._runs_done = False
         before = now - seconds_to_us(self._settings.retention_event_days * DAY_SECONDS)
         events = purges.events(term, before=before, limit=EVENT_BATCH_MAX)
+        # Twice as old: a run of such a start may have ended much later, and an audit must know what it was for.
+        self._store.reboots.purge(term, before=now - seconds_to_us(2 * self._settings.retention_days * DAY_SECONDS))
         purges.instances(term, before=now - seconds_to_us(self._settings.retention_days * DAY_SECONDS))
         return 0 if events == EVENT_BATCH_MAX else pause

@@ -51,13 +51,13 @@ class LeaseKeeper:
         term = self._term
         if term is None or term.holder != self._member.id or self._clock.monotonic() >= self._trusted_until:
             return None
-        return term
+        return term if self._member.refusal is None else None
 
     def step(self) -> float:
         """Renew, take or watch the lease. Returns seconds until the next try."""
         with self._lock:
             if self._resigned or not self._member.trusted:
-                self._end("membership is in doubt")
+                self._end("membership is in doubt" if self._member.refusal is None else "the schema is refused")
                 return self._settings.lease_renew_seconds / 4
             left_us = self._aside_until - self._clock.monotonic()
             if left_us > 0:

@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from timeball.clock import ClusterClock, seconds_to_us
-from timeball.errors import Duplicate
+from timeball.errors import Duplicate, SchemaMismatch
 from timeball.events.bus import Bus
-from timeball.events.facts import ClockStepped, InstanceGivenUp, InstanceJoined
+from timeball.events.facts import ClockStepped, InstanceGivenUp, InstanceJoined, SchemaAccepted, SchemaRefused
 from timeball.model.cluster import Execute, Instance, InstanceState
 from timeball.settings import Settings
 from timeball.store import Store
@@ -47,6 +47,8 @@ class Member:
         self._trusted_until = 0
         self._lock = threading.Lock()
         self._instance = self._fresh()
+        self._told: str | None = None
+        self._has_joined = False
         self.joined = False
         self.draining = False
         self.on_given_up: Callable[[], None] = lambda: None
@@ -67,8 +69,13 @@ class Member:
 
     @property
     def trusted(self) -> bool:
-        """Whether we may still believe that we are a member."""
-        return self.joined and self._clock.monotonic() < self._trusted_until
+        """Whether we may still believe that we are a member, of a cluster whose schema we can work on."""
+        return self.joined and self._clock.monotonic() < self._trusted_until and self.refusal is None
+
+    @property
+    def refusal(self) -> SchemaMismatch | None:
+        """Why the schema is one that this instance cannot work on, as the last heartbeat found; None: it can."""
+        return self._store.database.refusal
 
     @property
     def trusted_until(self) -> int:
@@ -80,12 +87,20 @@ class Member:
         return self.trusted and self._instance.id == instance_id
 
     def step(self) -> float:
-        """Sample the clock, then join or send a heartbeat. Returns seconds until the next."""
+        """Sample the clock, then join or send a heartbeat. Returns seconds until the next.
+
+        A schema that this version cannot work on is no failure of the step: it is told, and looked at again. No
+        heartbeat is written then, so that the membership ends as it does for an instance that is cut off.
+        """
         with self._lock:
             self._sample_clock()
-            if not self.joined:
-                self._join()
-            elif not self._beat():
+            try:
+                member = self._attend()
+            except SchemaMismatch as error:
+                self._tell_refused(error)
+                return self._settings.heartbeat_seconds
+            self._tell_accepted()
+            if not member:
                 self._give_up()
                 return 0
         return self._settings.heartbeat_seconds
@@ -98,6 +113,22 @@ class Member:
             self.joined = False
             self._trusted_until = 0
 
+    def _attend(self) -> bool:
+        if self.joined:
+            return self._beat()
+        self._join()
+        return True
+
+    def _tell_refused(self, error: SchemaMismatch) -> None:
+        if self._told != error.message:
+            self._told = error.message
+            self._bus.publish(SchemaRefused(name=self.name, reason=str(error)))
+
+    def _tell_accepted(self) -> None:
+        if self._told is not None:
+            self._told = None
+            self._bus.publish(SchemaAccepted(name=self.name))
+
     def _sample_clock(self) -> None:
         moved = self._clock.adopt(self._store.members.sample(self._clock.monotonic))
         if abs(moved) >= CLOCK_STEP_TOLD_US:
@@ -106,11 +137,11 @@ class Member:
     def _join(self) -> None:
         sent = self._clock.monotonic()
         try:
-            self._store.members.join(self._instance, lifetime_us=self._lifetime_us)
+            self._store.members.join(self._instance, lifetime_us=self._lifetime_us, first=not self._has_joined)
         except Duplicate:  # an earlier join whose answer was lost, and that membership has ended unnoticed
             self._instance = self._fresh()
-            self._store.members.join(self._instance, lifetime_us=self._lifetime_us)
-        self.joined = True
+            self._store.members.join(self._instance, lifetime_us=self._lifetime_us, first=False)
+        self.joined = self._has_joined = True
         self._trusted_until = sent + self._lifetime_us - self._margin_us
         self._bus.publish(InstanceJoined(instance_id=self.id, name=self.name))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from timeball.clock import ClusterClock
 from timeball.engine.lease import LeaseKeeper
+from timeball.engine.rebooter import Rebooter
 from timeball.errors import InvalidInput, UnknownField
 from timeball.events.bus import Bus
 from timeball.events.facts import InstancesExpired, RunsLost, TicksMissed
@@ -22,7 +23,7 @@ ORPHANS_MAX = 200
 
 
 class Reaper:
-    """One pass: members, then their runs, then misfires; each its own transaction with the term's proof."""
+    """One pass: members, their runs, starts of the cluster, misfires; each a transaction with the term's proof."""
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class Reaper:
         lease: LeaseKeeper,
         bus: Bus,
         others_differ: Callable[[], bool],
+        rebooter: Rebooter,
     ) -> None:
         """`others_differ`: whether another member runs another version of the program."""
         self._store = store
@@ -40,6 +42,7 @@ class Reaper:
         self._lease = lease
         self._bus = bus
         self._others_differ = others_differ
+        self._rebooter = rebooter
         self._unknown: UnknownField | None = None
 
     def step(self) -> float:
@@ -55,6 +58,8 @@ class Reaper:
         if names:
             self._bus.publish(InstancesExpired(names=tuple(names)))
         more = self._lose(term)
+        if not more:
+            self._rebooter.run(term)
         now = self._clock.now()
         self._store.reaps.resolve_misfires(term, lambda job: self._misfire(job, now))
         if self._unknown is not None:

@@ -9,7 +9,7 @@ import heapq
 import itertools
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from timeball.clock import ClusterClock
@@ -30,6 +30,14 @@ class Executing(NamedTuple):
     work: Work
     definition: Definition
     owner: str
+
+
+class _Wish(NamedTuple):
+    """That an attempt should end. `reason`: of its outcome, when it ends because of that; empty: its own."""
+
+    reason: str
+    words: str
+    grace_seconds: float | None
 
 
 class Runner:
@@ -55,21 +63,26 @@ class Runner:
         self._heap: list[tuple[int, int, Work]] = []
         self._order = itertools.count()
         self._executing: dict[tuple[int, int], Executing] = {}
-        self._asked: dict[tuple[int, int], str] = {}
+        self._asked: dict[tuple[int, int], _Wish] = {}
+        self._isolated: set[tuple[int, int]] = set()
         self.on_waiting: Callable[[], None] = lambda: None
 
     def handlers(self) -> Sequence[str]:
         """What this instance can run."""
         return self._registry.handlers()
 
+    def prepare(self, kinds: Collection[str]) -> None:
+        """Work of these kinds is due soon: have its executors do beforehand what would make it late."""
+        self._registry.prepare(kinds)
+
     def load(self) -> int:
         """How many attempts are waiting for their instant or executing."""
         return len(self._executing)
 
-    def executing(self) -> list[int]:
-        """Ids of the runs in hand."""
+    def executing(self) -> list[tuple[int, int]]:
+        """Run and attempt of everything in hand."""
         with self._lock:
-            return [run_id for run_id, _ in self._executing]
+            return list(self._executing)
 
     def known(self) -> frozenset[tuple[int, int]]:
         """Run and attempt of everything that is executing, or has ended and is not settled yet."""
@@ -78,12 +91,12 @@ class Runner:
         return executing | self._unsettled()
 
     def stoppable(self) -> list[Executing]:
-        """What has not been asked to end, and may not go on beside another attempt."""
+        """What may not go on beside another attempt, and has not been told that this instance is cut off."""
         with self._lock:
             return [
                 item
                 for key, item in self._executing.items()
-                if key not in self._asked and item.definition.stops_when_isolated
+                if key not in self._isolated and item.definition.stops_when_isolated
             ]
 
     def accept(self, started: Sequence[Started], known: Mapping[tuple[int, int], Known], *, owner: str) -> None:
@@ -120,40 +133,60 @@ class Runner:
         return min(pause, IDLE_SECONDS)
 
     def cancel(self, run_id: int, reason: str) -> None:
-        """Ask a run's work to end."""
+        """Ask a run's work to end; what waits for its instant does not begin."""
+        wish = _Wish(reason="", words=reason, grace_seconds=None)
         with self._lock:
             for key in self._executing:
                 if key[0] == run_id:
-                    self._asked.setdefault(key, "cancelled")
+                    self._asked.setdefault(key, wish)
         self._registry.cancel(run_id, reason)
 
     def isolate(self, item: Executing, words: str, *, grace_seconds: float) -> None:
-        """Ask work to end, once, because this instance is cut off; forced after the grace, where it can be."""
+        """Ask work to end, once, because this instance is cut off; forced after the grace, where it can be.
+
+        What was asked to end before is asked again, since this grace may be shorter.
+        """
         key = (item.work.run_id, item.work.attempt)
         with self._lock:
-            if key in self._asked or key not in self._executing:
+            if key in self._isolated or key not in self._executing:
                 return
-            self._asked[key] = ISOLATED
+            self._isolated.add(key)
+            self._asked.setdefault(key, _Wish(reason=ISOLATED, words=words, grace_seconds=grace_seconds))
         self._registry.cancel(item.work.run_id, words, grace_seconds=grace_seconds)
 
     def close(self, grace_seconds: float) -> list[int]:
         """End what still runs; the ids of runs that had not ended by themselves."""
-        left = self.executing()
+        left = [run_id for run_id, _ in self.executing()]
         self._registry.close(grace_seconds)
         return left
 
     def _begin(self, due: Sequence[Work]) -> None:
         ours: list[Work] = []
         for work in due:
-            item = self._executing.get((work.run_id, work.attempt))
-            if item is not None and self._believes(item.owner):
+            key = (work.run_id, work.attempt)
+            item, wish = self._executing.get(key), self._asked.get(key)
+            if item is None:
+                continue
+            if wish is not None and wish.reason != ISOLATED:
+                self._report(self._not_begun(work, "cancelled", f"{wish.words}; it had not begun"))
+            elif wish is not None or not self._believes(item.owner):
+                words = "it was not begun: this instance's membership had ended by its instant"
+                self._report(self._not_begun(work, NOT_BEGUN, words))
+            else:
                 ours.append(work)
-            elif item is not None:
-                self._report(self._not_begun(work))
         if ours:
             self._registry.submit(ours, self._report)
+            self._ask_again(ours)
 
-    def _not_begun(self, work: Work) -> Outcome:
+    def _ask_again(self, begun: Sequence[Work]) -> None:
+        """A wish that came while work was being handed over found nothing to end."""
+        with self._lock:
+            wishes = [(work.run_id, self._asked.get((work.run_id, work.attempt))) for work in begun]
+        for run_id, wish in wishes:
+            if wish is not None:
+                self._registry.cancel(run_id, wish.words, grace_seconds=wish.grace_seconds)
+
+    def _not_begun(self, work: Work, reason: str, words: str) -> Outcome:
         now = self._clock.monotonic()
         return Outcome(
             run_id=work.run_id,
@@ -162,8 +195,8 @@ class Runner:
             state=State.CANCELLED,
             begun_at=now,
             ended_at=now,
-            reason=NOT_BEGUN,
-            error="it was not begun: this instance's membership had ended by its instant",
+            reason=reason,
+            error=words,
         )
 
     def _report(self, outcome: Outcome) -> None:
@@ -173,13 +206,15 @@ class Runner:
             asked = self._asked.get(key)
         if item is None:
             return
-        if asked == ISOLATED and outcome.state is State.CANCELLED:
+        cancelled = outcome.state is State.CANCELLED
+        if asked is not None and asked.reason == ISOLATED and outcome.reason != NOT_BEGUN and cancelled:
             outcome = outcome._replace(reason=ISOLATED)
         # Unsettled first, then no longer executing: always known.
         self._on_outcome(item.work, item.definition, outcome)
         with self._lock:
             self._executing.pop(key, None)
             self._asked.pop(key, None)
+            self._isolated.discard(key)
 
     def _work(self, started: Started, known: Known, begin_at: int) -> Work:
         definition = known.definition

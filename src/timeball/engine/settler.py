@@ -17,9 +17,11 @@ from timeball.model.job import Definition
 from timeball.model.run import Outcome, Work
 from timeball.model.states import State
 from timeball.policy.isolation import again_at
-from timeball.policy.retry import retry_at
+from timeball.policy.lost import lost_again_at
+from timeball.policy.retry import no_more_words, retry_at
 from timeball.settings import Settings
 from timeball.store import Store
+from timeball.store.schema import REASON_CHARS_MAX
 from timeball.store.settles import Ending
 
 IDLE_SECONDS = 1.0
@@ -93,6 +95,10 @@ class Settler:
         """Write one batch. Returns seconds until the next; 0 when there is more. A batch that fails stays first."""
         with self._lock:
             batch = [self._queue[i] for i in range(min(len(self._queue), self._settings.settle_batch_max))]
+        if self._member.refusal is not None:  # they wait, as they do for a database that is away
+            if len(self._queue) > self._settings.spill_queue_max:
+                self.spill_all()
+            return IDLE_SECONDS
         if not batch:
             self._settle_spilled()
             return IDLE_SECONDS
@@ -172,8 +178,8 @@ class Settler:
                 state=outcome.state.value,
                 begun_at=at(outcome.begun_at),
                 ended_at=at(outcome.ended_at),
-                reason=outcome.reason,
-                error=_storable(outcome.error),
+                reason=_storable(outcome.reason, REASON_CHARS_MAX),
+                error=_storable(_error(definition, outcome)),
                 result=_storable(outcome.result),
                 retry_at=_next_at(definition, outcome, at(outcome.ended_at)),
                 outputs=outcome.outputs,
@@ -203,11 +209,17 @@ class Settler:
 def _next_at(definition: Definition, outcome: Outcome, ended_at: int) -> int | None:
     if outcome.state is State.CANCELLED:
         return again_at(definition, reason=outcome.reason, attempt=outcome.attempt, ended_at=ended_at)
-    return retry_at(definition, state=outcome.state, attempt=outcome.attempt, ended_at=ended_at)
+    if outcome.state is State.LOST:
+        return lost_again_at(definition, attempt=outcome.attempt, ended_at=ended_at)
+    return retry_at(definition, outcome, ended_at=ended_at)
 
 
-def _storable(text: str | None) -> str | None:
+def _error(definition: Definition, outcome: Outcome) -> str | None:
+    return None if outcome.error is None else outcome.error + no_more_words(definition, outcome)
+
+
+def _storable(text: str | None, chars_max: int = TEXT_CHARS_MAX) -> str | None:
     """Text that every database takes: no NUL, no half of a surrogate pair (file names have them), bounded."""
     if text is None:
         return None
-    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")[:TEXT_CHARS_MAX]
+    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")[:chars_max]

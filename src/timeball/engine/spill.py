@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from timeball.model.run import Output
+from timeball.model.states import SETTLED
 from timeball.store.settles import Ending
 
 FOLDER = "timeball-spill"
@@ -193,7 +194,7 @@ def _ending(line: bytes) -> Ending:
     _demand(values["retry_at"] is None or type(values["retry_at"]) is int, "retry_at")
     for name in _TEXT:
         _demand(values[name] is None or isinstance(values[name], str), name)
-    _demand(values["state"] in {"succeeded", "failed", "timed_out", "cancelled"}, "state")
+    _demand(values["state"] in SETTLED, "state")
     outputs = tuple(Output(**output) for output in values.pop("outputs"))
     return Ending(**values, outputs=outputs)
 

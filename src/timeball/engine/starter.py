@@ -145,6 +145,7 @@ class Starter:
                 live,
                 {pair: entry.definition for pair, entry in known.items()},
                 lead_us=self._lead_max_us,
+                prefetch_us=seconds_to_us(self._settings.prefetch_seconds),
                 term=term if self._settings.execute == Execute.LEADER else None,
             )
             self._runner.accept(result.started, known, owner=owner)
@@ -152,6 +153,7 @@ class Starter:
         for claim in live:
             if claim.run_id in result.waiting:
                 self._held.put_back(claim, now + WAIT_TURN_US)
-        for run_id in result.skipped:
-            self._bus.publish(RunSkipped(run_id=run_id))
+        names = {claim.run_id: known[claim.job_id, claim.job_version].name for claim in live}
+        for run_id, reason in result.skipped.items():
+            self._bus.publish(RunSkipped(run_id=run_id, job=names[run_id], reason=reason))
         self._on_room()

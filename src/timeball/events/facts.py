@@ -34,6 +34,28 @@ class InstancesExpired(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaRefused(Fact):
+    """The schema under this running instance is one that it cannot work on; it does nothing until it is right."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaAccepted(Fact):
+    """The schema is right again after it was refused."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStarted(Fact):
+    """An instance joined and none from before it lives: `@reboot` jobs are due. `at_us`: by the database's clock."""
+
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTaken(Fact):
     """This instance leads."""
 
@@ -110,9 +132,11 @@ class RunSuperseded(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSkipped(Fact):
-    """A tick did not start because of its job's overlap policy."""
+    """A tick did not start because of its job's overlap policy; `reason` names the run that blocked it."""
 
     run_id: int
+    job: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,11 @@ from timeball.model.run import Output
 _HARMLESS = {code: f"\\x{code:02x}" for code in [*range(32), 127] if chr(code) not in "\n\t"}
 
 
+def cut_marker(bytes_cut: int) -> str:
+    """What stands in the place of the middle that was left out."""
+    return f"\n... {bytes_cut} bytes left out ...\n"
+
+
 class BoundedCapture:
     """A stream of any length in at most `bytes_max` bytes of memory: head and tail kept, the middle counted."""
 
@@ -35,10 +40,14 @@ class BoundedCapture:
             return None
         cut = self._total - len(self._head) - len(self._tail)
         if cut:
-            middle = f"\n... {cut} bytes left out ...\n"
-            text = self._head.decode("utf-8", "replace") + middle + self._tail.decode("utf-8", "replace")
+            text = self._head.decode("utf-8", "replace") + cut_marker(cut) + self._tail.decode("utf-8", "replace")
         else:
             text = (self._head + self._tail).decode("utf-8", "replace")
         return Output(
             stream=stream, text=text.replace("\r\n", "\n").translate(_HARMLESS), bytes_total=self._total, bytes_cut=cut
         )
+
+
+def harmless(text: str) -> str:
+    """One line of text that every database and terminal takes: control characters and half pairs made visible."""
+    return text.encode("utf-8", "backslashreplace").decode().translate(_HARMLESS).replace("\n", " ")

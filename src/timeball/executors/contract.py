@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-from timeball.model.run import Outcome, Work
+from timeball.model.run import Outcome, Progress, Work
 
 Report = Callable[[Outcome], None]
 """Called exactly once for each Work submitted, from any thread; returns at once and never raises."""
@@ -48,4 +48,31 @@ class Executor(Protocol):
 
     def close(self, grace_seconds: float) -> Sequence[int]:
         """End what still runs (ask, wait up to the grace, then force); ids of what could not be ended."""
+        ...
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """What an executor may offer beside, when its first work would be late without it."""
+
+    def prepare(self) -> None:
+        """Work is due soon: get ready what takes time. Returns at once, never raises; called again and again."""
+        ...
+
+
+@runtime_checkable
+class WithSchema(Protocol):
+    """An executor whose targets say which arguments they take."""
+
+    def schema(self, target: Mapping[str, Any]) -> dict[str, Any]:
+        """JSON Schema of the object of arguments. Raises TargetError."""
+        ...
+
+
+@runtime_checkable
+class WithProgress(Protocol):
+    """An executor whose work says how far it is."""
+
+    def progress(self) -> Sequence[Progress]:
+        """The last word of each run that has said something since this was last asked."""
         ...

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self, cast
 
 from timeball.errors import InvalidInput, UnknownField
 from timeball.model.calendar import check_calendar, named_calendar
+from timeball.model.fields import (
+    SPANS,
+    check_choice,
+    check_limits,
+    check_mapping,
+    check_span,
+    check_storable,
+    did_you_mean,
+    parse_value,
+    requires_key,
+)
+from timeball.model.parts import with_part
 
-NAME_CHARS_MAX = 200
-ARGS_CHARS_MAX = 65_536
 REQUIRES_CHARS_MAX = 500
-_NAME = re.compile(r"[^\x00-\x1f\x7f]+")
+NO_BOUND = 2**31
 
 
 class JobState(StrEnum):
-    """What a job's planner may do with it. `broken`: its stored definition cannot be read; a person must look."""
+    """What a job's planner may do with it. `paused`: stopped for a reason, until somebody or its hour resumes it.
+
+    `broken`: its stored definition cannot be read; a person must look."""
 
     ACTIVE = "active"
+    PAUSED = "paused"
     STOPPED = "stopped"
     BROKEN = "broken"
     DELETED = "deleted"
@@ -66,17 +77,31 @@ class Backoff(StrEnum):
 
     FIXED = "fixed"
     EXPONENTIAL = "exponential"
+    JITTERED = "jittered"
+
+
+class RetryOn(StrEnum):
+    """Which kinds of ends are tried again. `other`: all that have no name here, e.g. what could not be started."""
+
+    EXCEPTION = "exception"
+    EXIT_CODE = "exit_code"
+    SIGNAL = "signal"
+    HTTP_STATUS = "http_status"
+    TIMED_OUT = "timed_out"
+    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
     """Everything a person decides about a job. Durations in seconds; every change makes a new version.
 
-    `dst`: the rule for daylight saving; empty means that of the dialect. `start_at`, `end_at`: the first and the last
-    instant at which a tick may be, as `@at` writes them; empty: no end on that side. `calendar`: when the schedule is
-    closed (see `model.calendar`). `jitter_seconds`: each run is ready up to that long after its tick, by a draw that
-    never changes for a tick. `executor` and `target` say what to run (the executor checks them), `args` goes along as
-    a JSON object. `on_isolation`: empty means `stop` where a lost run is run again, else `keep`.
+    `dst`: the rule for daylight saving; empty means that of the dialect. `start_at`, `end_at`: the first and the
+    last instant at which a tick may be, as `@at` writes them; empty: no end on that side. `calendar`: when the
+    schedule is closed (see `model.calendar`). `jitter_seconds`: each run is ready up to that long after its tick,
+    by a draw that never changes for a tick. `limits`: names of limits that it shares with other jobs. `executor`
+    and `target` say what to run (the executor checks them), `args` goes along as a JSON object. `on_isolation`:
+    empty means `stop` where a lost run is run again, else `keep`. `retry_on`: the kinds of ends (`RetryOn`)
+    that are tried again; empty means every kind.
     """
 
     schedule: str
@@ -97,6 +122,7 @@ class Definition:
     backoff: str = Backoff.EXPONENTIAL
     backoff_seconds: float = 10
     backoff_max_seconds: float = 3600
+    retry_on: Sequence[str] = ()
     timeout_seconds: float | None = None
     on_lost: str = OnLost.FAIL
     lost_max: int = 3
@@ -107,17 +133,20 @@ class Definition:
     end_at: str = ""
     jitter_seconds: float = 0
     requires: Mapping[str, str] = field(default_factory=dict[str, str])
+    limits: tuple[str, ...] = ()
     description: str = ""
 
     def __post_init__(self) -> None:
         """Refuse values outside their span; raises InvalidInput naming the field."""
         for name, allowed in _CHOICES.items():
-            _check_choice(name, getattr(self, name), allowed)
-        for name, (low, high) in _SPANS.items():
-            _check_span(name, getattr(self, name), low, high)
+            check_choice(name, getattr(self, name), allowed)
+        _check_retry_on(self.retry_on)
+        for name, (low, high) in SPANS.items():
+            check_span(name, getattr(self, name), low, high)
         for name in ("target", "args", "requires"):
             check_mapping(name, getattr(self, name))
         check_mapping("calendar", self.calendar)
+        object.__setattr__(self, "limits", check_limits(self.limits))
         check_calendar(self.calendar)
         for name in ("schedule", "executor", "timezone", "dialect", "dst", "start_at", "end_at", "description"):
             if not isinstance(getattr(self, name), str):
@@ -136,13 +165,13 @@ class Definition:
     @property
     def exclusive(self) -> bool:
         """Whether starts of this job's runs must be counted against those that are running."""
-        return self.overlap != Overlap.ALLOW or self.concurrency_max is not None
+        return self.overlap != Overlap.ALLOW or self.concurrency_max is not None or bool(self.limits)
 
     @property
     def running_max(self) -> int:
         """How many runs of this job may run at once; only where `exclusive`."""
         if self.overlap == Overlap.ALLOW:
-            return self.concurrency_max or 1
+            return self.concurrency_max or NO_BOUND
         return 1
 
     @property
@@ -190,24 +219,30 @@ class Definition:
         known = {f.name for f in fields(cls)}
         for name in values:
             if name not in known:
-                raise UnknownField(f"unknown field {name!r}", hint=_did_you_mean(name, known), field=name)
+                raise UnknownField(f"unknown field {name!r}", hint=did_you_mean(name, known), field=name)
         for name in ("schedule", "executor", "target"):
             if name not in values:
                 raise InvalidInput(f"{name} is missing", field=name)
         if "calendar" in values:
             values = {**values, "calendar": named_calendar(values["calendar"])}
+        if "retry_on" in values:
+            values = {**values, "retry_on": _kinds(values["retry_on"])}
         return cls(**values)
 
     def with_text(self, name: str, text: str) -> Self:
-        """One field set from text, as the command line gives it (`--set FIELD=VALUE`)."""
+        """One field set from text, as the command line gives it (`--set FIELD=VALUE`); `target.PART` is one part."""
         values = self.to_dict()
+        if name.startswith("target."):
+            target = with_part("target", self.target, name.removeprefix("target."), text)
+            return type(self).from_dict({**values, "target": target})
         if name not in values or name in {"target", "executor"}:
             choices = set(values) - {"target", "executor"}
-            raise UnknownField(f"unknown field {name!r}", hint=_did_you_mean(name, choices), field=name)
-        values[name] = _parse_value(name, text)
+            raise UnknownField(f"unknown field {name!r}", hint=did_you_mean(name, choices), field=name)
+        values[name] = parse_value(name, text)
         return type(self).from_dict(values)
 
 
+_LATER = frozenset({"limits", "calendar", "on_isolation", "start_at", "end_at", "jitter_seconds", "retry_on"})
 _CHOICES: dict[str, type[StrEnum]] = {
     "misfire": Misfire,
     "overlap": Overlap,
@@ -215,115 +250,44 @@ _CHOICES: dict[str, type[StrEnum]] = {
     "on_isolation": OnIsolation,
     "backoff": Backoff,
 }
-_DECADE_SECONDS = 10 * 366 * 86_400
-_SPANS: dict[str, tuple[float, float]] = {
-    "misfire_after_seconds": (0.001, _DECADE_SECONDS),
-    "catchup_max": (0, 1000),
-    "deadline_seconds": (0.001, _DECADE_SECONDS),
-    "concurrency_max": (1, 100_000),
-    "queue_max": (0, 100_000),
-    "attempts_max": (1, 1000),
-    "backoff_seconds": (0, _DECADE_SECONDS),
-    "backoff_max_seconds": (0, _DECADE_SECONDS),
-    "timeout_seconds": (0.001, _DECADE_SECONDS),
-    "lost_max": (0, 1000),
-    "jitter_seconds": (0, 86_400),
-    "priority": (-1000, 1000),
-}
-_LATER = frozenset({"calendar", "on_isolation", "start_at", "end_at", "jitter_seconds"})
-_OPTIONAL = frozenset({"deadline_seconds", "concurrency_max", "timeout_seconds"})
-_WHOLE = frozenset({"catchup_max", "concurrency_max", "queue_max", "attempts_max", "lost_max", "priority"})
-_TEXTS = frozenset(
-    {
-        "schedule",
-        "timezone",
-        "dialect",
-        "dst",
-        "start_at",
-        "end_at",
-        "description",
-        "misfire",
-        "overlap",
-        "on_lost",
-        "on_isolation",
-        "backoff",
-    }
-)
 
 
-def check_name(name: str, field: str = "name") -> str:
-    """A job's or namespace's name, an idempotency key: 1 to 200 characters, no control characters, no outer blanks."""
-    if not name or len(name) > NAME_CHARS_MAX or name != name.strip() or not _NAME.fullmatch(name):
-        raise InvalidInput(
-            f"{name!a} is not a {field.replace('_', ' ')}",
-            hint="1 to 200 characters, no control characters, no blank at the ends",
-            field=field,
-        )
-    return check_storable(field, name)
+def _kinds(value: object) -> object:
+    """Kinds of ends as written: a list, or one text with commas. Sorted, so that equal wishes have equal texts."""
+    found = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if not isinstance(found, list | tuple):
+        return found
+    kinds = cast("Sequence[object]", found)
+    return tuple(sorted({str(kind) for kind in kinds})) if all(isinstance(kind, str) for kind in kinds) else kinds
 
 
-def check_storable(name: str, text: str) -> str:
-    """Text that every database takes: no NUL, no half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(f"{name} holds {text[error.start]!a}, which is no character", field=name) from error
-    if "\x00" in text:
-        raise InvalidInput(f"{name} holds a NUL character", field=name)
-    return text
+def _check_retry_on(value: object) -> None:
+    known = [str(kind) for kind in RetryOn]
+    if not isinstance(value, list | tuple):
+        raise InvalidInput(f"retry_on must be a list, not {value!r}", hint=f"of {', '.join(known)}", field="retry_on")
+    for kind in cast("Sequence[object]", value):
+        if kind not in known:
+            hint = "on_lost says what becomes of lost runs" if kind == "lost" else f"known: {', '.join(known)}"
+            raise InvalidInput(f"retry_on knows no {kind!r}", hint=hint, field="retry_on")
 
 
-def requires_key(labels: Mapping[str, str]) -> str:
-    """Labels as one canonical text, `gpu=1,zone=a`; empty when nothing is required."""
-    return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Why a job is paused, by whom, since when (microseconds UTC), and when it is resumed by itself, if it is."""
 
+    reason: str
+    actor: str
+    since: int
+    resume_at: int | None = None
 
-def _check_choice(name: str, value: object, allowed: type[StrEnum]) -> None:
-    choices = [str(member) for member in allowed]
-    if value not in choices:
-        hint = f"one of {', '.join(choice or 'nothing' for choice in choices)}"
-        raise InvalidInput(f"{name} cannot be {value!r}", hint=hint, field=name)
+    def to_json(self) -> str:
+        """As it is stored."""
+        return json.dumps(asdict(self), ensure_ascii=False)
 
-
-def _check_span(name: str, value: object, low: float, high: float) -> None:
-    if value is None and name in _OPTIONAL:
-        return
-    kind = int if name in _WHOLE else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kind):
-        what = "a whole number" if name in _WHOLE else "a number"
-        raise InvalidInput(f"{name} must be {what}, not {value!r}", field=name)
-    if not low <= value <= high:
-        raise InvalidInput(f"{name} must lie between {low:g} and {high:g}, not {value}", field=name)
-
-
-def check_mapping(name: str, value: object) -> None:
-    """A JSON object of a bounded size; raises InvalidInput naming what is wrong."""
-    if not isinstance(value, Mapping):
-        raise InvalidInput(f"{name} must be a JSON object", field=name)
-    try:
-        text = json.dumps(dict(cast("Mapping[str, Any]", value)), sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name} holds what JSON cannot: {error}", field=name) from error
-    check_storable(name, json.dumps(dict(cast("Mapping[str, Any]", value)), ensure_ascii=False))
-    if len(text) > ARGS_CHARS_MAX:
-        raise InvalidInput(f"{name} is {len(text)} characters long; at most {ARGS_CHARS_MAX}", field=name)
-
-
-def _parse_value(name: str, text: str) -> Any:
-    if name in _TEXTS:
-        return text
-    if name in _OPTIONAL and text.lower() in {"", "none", "null"}:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        what = "a JSON object" if name in {"args", "calendar", "requires"} else "a number"
-        raise InvalidInput(f"{name} must be {what}, not {text!r}", field=name) from error
-
-
-def _did_you_mean(name: str, known: set[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(**json.loads(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,3 +310,4 @@ class Job:
     created_at: int
     updated_at: int
     problem: str | None = None
+    pause: Pause | None = None

@@ -27,16 +27,19 @@ MOVES: dict[State, frozenset[State]] = {
     State.CLAIMED: frozenset(
         {State.PLANNED, State.CLAIMED, State.RUNNING, State.SKIPPED, State.MISSED, State.CANCELLED}
     ),
-    # back to planned: another attempt
+    # back to planned: another attempt; skipped: the work itself found nothing to do
     State.RUNNING: frozenset(
-        {State.PLANNED, State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED, State.LOST}
+        {State.PLANNED, State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED, State.SKIPPED, State.LOST}
     ),
     # a late outcome of a lost attempt that nobody has superseded is accepted and marked late
-    State.LOST: frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED, State.PLANNED}),
+    State.LOST: frozenset(
+        {State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED, State.SKIPPED, State.PLANNED}
+    ),
     State.SUCCEEDED: frozenset(),
-    State.FAILED: frozenset(),
-    State.TIMED_OUT: frozenset(),
-    State.CANCELLED: frozenset(),
+    # back to planned: a person wants it run again
+    State.FAILED: frozenset({State.PLANNED}),
+    State.TIMED_OUT: frozenset({State.PLANNED}),
+    State.CANCELLED: frozenset({State.PLANNED}),
     State.SKIPPED: frozenset(),
     State.MISSED: frozenset(),
 }
@@ -46,7 +49,10 @@ LIVE = frozenset({State.PLANNED, State.CLAIMED, State.RUNNING})
 FATES = frozenset(State) - LIVE
 """What a tick can end with; every tick of an active job ends with exactly one of these."""
 
-SETTLED = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
+RERUNNABLE = frozenset({State.FAILED, State.TIMED_OUT, State.CANCELLED, State.LOST})
+"""What a person can run again."""
+
+SETTLED = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED, State.SKIPPED})
 """How an attempt that started can end on its own instance's word."""
 
 

@@ -10,6 +10,7 @@ from timeball.clock import format_instant
 from timeball.events import facts
 
 log = logging.getLogger("timeball")
+SHOWN_MAX = 10
 
 _Line = tuple[int, Callable[[Any], str]]
 
@@ -19,10 +20,16 @@ _LINES: dict[type[facts.Fact], _Line] = {
         logging.WARNING,
         lambda f: f"{f.name} was given up by the cluster (silent too long); it comes back under a new id",
     ),
+    facts.ClusterStarted: (logging.INFO, lambda f: f"the cluster has started ({format_instant(f.at_us)})"),
     facts.InstancesExpired: (logging.WARNING, lambda f: f"gave up {', '.join(f.names)}: membership ran out"),
+    facts.SchemaRefused: (
+        logging.ERROR,
+        lambda f: f"{f.name} starts, claims and plans nothing more until the schema is right again: {f.reason}",
+    ),
+    facts.SchemaAccepted: (logging.INFO, lambda f: f"{f.name} goes on: the schema is right again"),
     facts.LeaseTaken: (logging.INFO, lambda f: f"{f.name} leads, epoch {f.epoch}"),
     facts.LeaseEnded: (logging.INFO, lambda f: f"{f.name} leads no more (epoch {f.epoch}): {f.reason}"),
-    facts.TicksMissed: (logging.WARNING, lambda f: f"job {f.job}: {f.count} ticks missed: {f.reason}"),
+    facts.TicksMissed: (logging.WARNING, lambda f: f"job {f.job}: {counted(f.count, 'tick')} missed: {f.reason}"),
     facts.JobReplanned: (
         logging.WARNING,
         lambda f: (
@@ -38,10 +45,10 @@ _LINES: dict[type[facts.Fact], _Line] = {
         logging.WARNING,
         lambda f: f"run {f.run_id} of {f.job}: the end of attempt {f.attempt} came too late and was refused",
     ),
-    facts.RunSkipped: (logging.INFO, lambda f: f"run {f.run_id} skipped by its overlap policy"),
+    facts.RunSkipped: (logging.INFO, lambda f: f"run {f.run_id} of {f.job} skipped by its overlap policy: {f.reason}"),
     facts.RunsLost: (
         logging.WARNING,
-        lambda f: f"{len(f.run_ids)} runs lost with their instance, {f.rerun} of them will run again",
+        lambda f: f"{counted(len(f.run_ids), 'run')} lost with the instance, {f.rerun} to run again: {_few(f.run_ids)}",
     ),
     facts.ClockStepped: (
         logging.WARNING,
@@ -53,10 +60,23 @@ _LINES: dict[type[facts.Fact], _Line] = {
         lambda f: (
             f"{f.name} left"
             + (f"; not ended: runs {', '.join(map(str, f.left))}" if f.left else "")
-            + (f"; {f.unsettled} outcomes were never written, their runs are lost" if f.unsettled else "")
+            + (f"; {counted(f.unsettled, 'outcome')} never written: what they were of is lost" if f.unsettled else "")
         ),
     ),
 }
+
+
+_END_LEVELS = {"succeeded": logging.DEBUG, "skipped": logging.INFO}
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _few(run_ids: tuple[int, ...]) -> str:
+    more = f" and {len(run_ids) - SHOWN_MAX} more" if len(run_ids) > SHOWN_MAX else ""
+    return ", ".join(map(str, run_ids[:SHOWN_MAX])) + more
 
 
 def _instants(ticks: tuple[int, ...]) -> str:
@@ -75,10 +95,11 @@ def log_facts(fact: facts.Fact) -> None:
 
 
 def _log_end(fact: facts.RunEnded) -> None:
-    level = logging.DEBUG if fact.state == "succeeded" else logging.WARNING
+    level = _END_LEVELS.get(fact.state, logging.WARNING)
     if log.isEnabledFor(level):
         again = ", will be tried again" if fact.retried else ""
-        error = f": {fact.error}" if fact.error else ""
+        words = fact.reason if fact.state == "skipped" else fact.error
+        error = f": {words}" if words else ""
         log.log(
             level,
             "run %d of %s, attempt %d: %s after %.3f s%s%s",

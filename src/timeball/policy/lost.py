@@ -18,6 +18,16 @@ class LostVerdict:
     reason: str
 
 
+def lost_again_at(definition: Definition, *, attempt: int, ended_at: int) -> int | None:
+    """The instant of the next attempt when the owner itself says that the work is lost, or None.
+
+    No run gets more attempts than failures and losses may cost it.
+    """
+    if definition.on_lost != OnLost.RERUN or attempt >= definition.attempts_max + definition.lost_max:
+        return None
+    return ended_at
+
+
 def decide_lost(definition: Definition, *, lost_count: int, instance: str) -> LostVerdict:
     """`lost_count`: how many attempts of this run were lost before this one."""
     gone = f"instance {instance} was gone in mid-run"

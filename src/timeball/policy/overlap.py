@@ -14,10 +14,11 @@ from timeball.model.job import Definition, Overlap
 
 
 class Verdict(Enum):
-    """Start now, wait for the turn, or never start."""
+    """Start now, wait for the turn, give the claim back for a while, or never start."""
 
     START = "start"
     WAIT = "wait"
+    PARK = "park"
     SKIP = "skip"
 
 

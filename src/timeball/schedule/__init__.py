@@ -6,7 +6,7 @@ from timeball.schedule.calendars import apply_calendar
 from timeball.schedule.closures import closures_of
 from timeball.schedule.contract import Schedule
 from timeball.schedule.parsing import parse
-from timeball.schedule.stored import instant_of, refuse_closed, schedule_of
+from timeball.schedule.stored import instant_of, refuse_without_ticks, schedule_of
 from timeball.schedule.words import languages
 from timeball.schedule.zones import resolve_zone, tzdata_version
 
@@ -17,7 +17,7 @@ __all__ = [
     "instant_of",
     "languages",
     "parse",
-    "refuse_closed",
+    "refuse_without_ticks",
     "resolve_zone",
     "schedule_of",
     "tzdata_version",

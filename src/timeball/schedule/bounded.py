@@ -23,6 +23,10 @@ class Bounded(Schedule):
     def follows_runs(self) -> int | None:
         return self.inner.follows_runs
 
+    def fires_at_reboot(self, instant: int) -> bool:
+        late_enough = self.first is None or instant >= self.first
+        return late_enough and (self.last is None or instant <= self.last) and self.inner.fires_at_reboot(instant)
+
     def next_after(self, instant: int) -> int | None:
         tick = self.inner.next_after(instant if self.first is None else max(instant, self.first - 1))
         return None if tick is None or (self.last is not None and tick > self.last) else tick

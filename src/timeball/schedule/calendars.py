@@ -10,6 +10,7 @@ from timeball.schedule.closures import closures_of
 from timeball.schedule.contract import Schedule
 from timeball.schedule.excluded import Excluded, Openings
 from timeball.schedule.exclusions import wrong
+from timeball.schedule.reboot import Reboot
 from timeball.schedule.rolled import Rolled
 from timeball.schedule.segments import zone_named
 from timeball.schedule.zones import resolve_zone
@@ -22,6 +23,8 @@ def apply_calendar(schedule: Schedule, calendar: Mapping[str, Any]) -> Schedule:
     """
     if schedule.follows_runs is not None:
         raise wrong("a schedule that follows its runs takes no calendar", "use @every", kind="unsupported")
+    if isinstance(schedule, Reboot):
+        raise wrong("@reboot takes no calendar", "leave it out: a start happens when it happens", kind="unsupported")
     name = calendar.get("name", "")
     if "exclude" not in calendar:
         raise wrong(f"the content of calendar {name!r} is missing", "give its rules as exclude")

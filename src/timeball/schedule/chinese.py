@@ -42,6 +42,9 @@ class Chinese:
     def once(self, shown: str, timezone: str) -> str:
         return f"仅一次：{shown}（{timezone}）"
 
+    def reboot(self) -> str:
+        return "集群每次启动时运行一次"
+
     def manual(self) -> str:
         return "仅手动触发"
 

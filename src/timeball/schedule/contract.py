@@ -24,6 +24,11 @@ class Schedule(ABC):
         """Microseconds from the end of one run to the next tick (`@after`); None where ticks come by themselves."""
         return None
 
+    def fires_at_reboot(self, instant: int) -> bool:
+        """Say whether a start of the cluster at that instant is a tick (`@reboot`)."""
+        del instant
+        return False
+
     @abstractmethod
     def next_after(self, instant: int) -> int | None:
         """Return the first tick strictly after `instant` (microseconds), or None when there is none any more."""

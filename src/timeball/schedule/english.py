@@ -49,6 +49,9 @@ class English:
     def once(self, shown: str, timezone: str) -> str:
         return f"once, at {shown} ({timezone})"
 
+    def reboot(self) -> str:
+        return "once at each start of the cluster"
+
     def manual(self) -> str:
         return "only when triggered"
 

@@ -6,6 +6,7 @@ import math
 
 from timeball.schedule.contract import MICROSECONDS, Schedule
 from timeball.schedule.durations import read_duration
+from timeball.schedule.guesses import guess_interval
 from timeball.schedule.refusals import refusal
 from timeball.schedule.words import in_language
 
@@ -67,19 +68,20 @@ def _repeated(first: int, step: int, size: int) -> int:
     return bits << first & (1 << size) - 1
 
 
-def read_interval(word: str, position: int, *, whole_seconds: bool) -> int:
-    """Return the microseconds of an `@every`. `whole_seconds`: cut to seconds, at least one. Raises ScheduleError."""
-    nanoseconds = read_duration(word)
+def read_interval(word: str, position: int, *, whole_seconds: bool, macro: str = "@every") -> int:
+    """Return the microseconds of an `@every` (or another `macro`). Raises ScheduleError.
+
+    `whole_seconds`: cut to seconds, at least one.
+    """
+    nanoseconds, forms = read_duration(word), _FORMS.replace("@every", macro)
     if nanoseconds is None:
-        raise refusal("bad-duration", f"{word[:40]!r} is not a duration", position=position, hint=_FORMS)
+        raise refusal("bad-duration", _wrong(word), position=position, hint=_hint(word, macro))
     if nanoseconds <= 0:
         raise refusal(
-            "interval-not-positive", f"the interval {word[:40]} is not positive", position=position, hint=_FORMS
+            "interval-not-positive", f"the interval {word[:40]} is not positive", position=position, hint=forms
         )
     if nanoseconds > INTERVAL_MAX * 1000:
-        raise refusal(
-            "interval-too-long", "the interval is longer than a hundred years", position=position, hint=_FORMS
-        )
+        raise refusal("interval-too-long", "the interval is longer than a hundred years", position=position, hint=forms)
     if whole_seconds:
         return max(nanoseconds // 10**9, 1) * MICROSECONDS
     if nanoseconds < 10**9:
@@ -90,5 +92,16 @@ def read_interval(word: str, position: int, *, whole_seconds: bool) -> int:
             hint="use 1s or more",
         )
     if nanoseconds % 10**6:
-        raise refusal("bad-duration", "the interval is finer than a millisecond", position=position, hint=_FORMS)
+        raise refusal("bad-duration", "the interval is finer than a millisecond", position=position, hint=forms)
     return nanoseconds // 1000
+
+
+def _wrong(word: str) -> str:
+    return f"{word[:40]!r} is not a duration" if word else "the duration is missing"
+
+
+def _hint(word: str, macro: str) -> str:
+    if word.isdigit() and len(word) <= 6:
+        return f"the unit is missing: write {macro} {word}s, {macro} {word}m or {macro} {word}h"
+    guess = guess_interval(word)
+    return f"write {macro} {guess}" if guess else _FORMS.replace("@every", macro)

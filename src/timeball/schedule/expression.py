@@ -13,6 +13,7 @@ from timeball.errors import ScheduleError
 from timeball.schedule.days import DayRule
 from timeball.schedule.dialects import DAY, MONTH, SECOND, YEAR, Dialect, Span
 from timeball.schedule.fields import Field, default_field, read_field
+from timeball.schedule.guesses import guess_layouts, guess_words
 from timeball.schedule.refusals import refusal
 from timeball.schedule.wall import Wall
 
@@ -72,7 +73,7 @@ def read_expression(text: str, position: int, *, dialect: Dialect, name: str) ->
     words = [(match.group(), position + match.start()) for match in _FIELD.finditer(text)]
     layout = dialect.layouts.get(len(words))
     if layout is None:
-        raise _wrong_count(len(words), position, dialect)
+        raise _wrong_count(text, len(words), position, dialect)
     fields = {
         span.name: read_field(word, at, span=span, dialect=dialect, name=name)
         for span, (word, at) in zip(layout, words, strict=True)
@@ -91,7 +92,7 @@ def read_expression(text: str, position: int, *, dialect: Dialect, name: str) ->
     return expression
 
 
-def _wrong_count(count: int, position: int, dialect: Dialect) -> ScheduleError:
+def _wrong_count(text: str, count: int, position: int, dialect: Dialect) -> ScheduleError:
     counts = " or ".join(str(number) for number in sorted(dialect.layouts))
     forms = "; ".join(
         f"{number}: {', '.join(span.name for span in layout)}" for number, layout in sorted(dialect.layouts.items())
@@ -99,12 +100,28 @@ def _wrong_count(count: int, position: int, dialect: Dialect) -> ScheduleError:
     found = "one field" if count == 1 else f"{count or 'no'} fields"
     return refusal(
         "field-count",
-        f"the {dialect.name} dialect takes {counts} fields, here is {found}"
-        if count == 1
-        else f"the {dialect.name} dialect takes {counts} fields, here are {found}",
+        f"the {dialect.name} dialect takes {counts} fields, here {'is' if count == 1 else 'are'} {found}",
         position=position,
-        hint=forms,
+        hint=_guessed(text, count, dialect) or forms,
     )
+
+
+def _guessed(text: str, count: int, dialect: Dialect) -> str | None:
+    """Say what was meant, when that can be read."""
+    said = guess_words(text, dialect)
+    if said is not None:
+        return f"did you mean {said}?"
+    layout = ", ".join(span.name for span in dialect.layouts[min(dialect.layouts)])
+    for candidate in guess_layouts(text, dialect):
+        try:
+            read_expression(candidate, 0, dialect=dialect, name="")
+        except ScheduleError:
+            continue
+        said = "only the schedule belongs here" if count > max(dialect.layouts) else layout
+        return f"write {candidate} ({said})"
+    if count == 7:
+        return "only the quartz dialect takes a seventh field, the year"
+    return None
 
 
 def _check_one_of_two(day: Field, weekday: Field) -> None:

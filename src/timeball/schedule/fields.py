@@ -215,7 +215,7 @@ class _ItemReader:
             if not (first.isdigit() and last.isdigit())
             else f"the range {text[:20]} in the {self.span.name} field runs backwards ({low} > {high})",
             position=at,
-            hint=f"write {wrapped_list(first, last, low, high, span=self.span)}",
+            hint=f"write {wrapped_list(first, last, low, high, span=self.span)}, or {last}-{first} for the others",
         )
 
     def _hash(self, match: re.Match[str], at: int) -> Item:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 
 from timeball.errors import ScheduleError
 from timeball.schedule.dialects import Dialect, Span
@@ -19,7 +20,10 @@ def explain_syntax(text: str, at: int, *, span: Span, dialect: Dialect) -> Sched
     for offset, character in enumerate(word):
         if character not in _KNOWN:
             return refusal(
-                "syntax", f"{character!r} has no meaning in the {span.name} field", position=at + offset, hint=_FORMS
+                "syntax",
+                f"{character!r} has no meaning in the {span.name} field",
+                position=at + offset,
+                hint="leave the quotes out" if character in "\"'" else _FORMS,
             )
     if not word:
         return refusal(
@@ -32,22 +36,30 @@ def explain_syntax(text: str, at: int, *, span: Span, dialect: Dialect) -> Sched
     if known:
         return refusal("unsupported", f"{shown} is not known in the {span.name} field", position=at, hint=known)
     return refusal(
-        "syntax", f"{shown!r} cannot be read in the {span.name} field", position=at, hint=_syntax_hint(word, span)
+        "syntax", f"{shown!r} cannot be read in the {span.name} field", position=at, hint=_syntax_hint(shown, span)
     )
 
 
-def _syntax_hint(word: str, span: Span) -> str:
+def _syntax_hint(text: str, span: Span) -> str:
+    word = text.upper()
+    if re.fullmatch(r"[A-Z]{3,}/[A-Z_/+-]+", word):
+        return f"a time zone is an option of its own, or stands first: TZ={text} …"
+    if re.search(r"[A-Z]", word) and "/" in word and "*" not in word:
+        return "only the schedule belongs here; the command is given apart"
+    return _unfinished(word, span) or _FORMS
+
+
+def _unfinished(word: str, span: Span) -> str | None:
+    """Say what is missing from a part that begins or ends in the middle of one of the forms."""
     if word.startswith("/"):
-        return f"write *{word[:_SHOWN_MAX]}"
+        return f"write *{word}"
     if word.startswith("-"):
         return f"numbers here run from {span.low} to {span.high}; there are no negative ones"
     if word.endswith("-"):
         return f"the end of the range is missing; it may be up to {span.high}"
     if word.endswith("/"):
-        return f"the step is missing; write for example {word[:_SHOWN_MAX]}5"
-    if word.startswith("*") and len(word) > 1 and word[1].isdigit():
-        return f"did you mean */{word[1:_SHOWN_MAX]}?"
-    return _FORMS
+        return f"the step is missing; write for example {word}5"
+    return f"did you mean */{word[1:]}?" if word.startswith("*") and word[1:2].isdigit() else None
 
 
 def _known_elsewhere(word: str, *, span: Span, dialect: Dialect) -> str | None:

@@ -18,6 +18,7 @@ from timeball.schedule.dialects import STANDARD, Dialect, check_dst, dialect_nam
 from timeball.schedule.every import Every, read_interval
 from timeball.schedule.expression import read_expression
 from timeball.schedule.once import MANUAL_WORDS, At, Manual, read_instant
+from timeball.schedule.reboot import Reboot
 from timeball.schedule.refusals import refusal
 from timeball.schedule.segments import Zone, zone_named
 from timeball.schedule.union import Union
@@ -34,7 +35,7 @@ MACROS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_WORDS_WITH_ARGUMENT = ("@every", "@at", "@after")
+_OTHER_WORDS = ("@every", "@at", "@after", "@reboot")
 _PREFIX = re.compile(r"(?:CRON_)?TZ=(?P<zone>\S*)\s*")
 _WORD = re.compile(r"(?P<word>@\S*)\s*(?P<rest>.*)", re.DOTALL)
 
@@ -92,8 +93,9 @@ def _read(
     for piece in pieces:
         _check_piece(piece, position, alone=len(pieces) == 1)
         schedule, rules = _read_piece(piece, position, rules)
-        if schedule.follows_runs is not None and len(pieces) > 1:
-            raise refusal("bad-union", "@after cannot be joined by |", position=position, hint="use several jobs")
+        if len(pieces) > 1 and (schedule.follows_runs is not None or isinstance(schedule, Reboot)):
+            word = "@reboot" if schedule.follows_runs is None else "@after"
+            raise refusal("bad-union", f"{word} cannot be joined by |", position=position, hint="use several jobs")
         parts.append(schedule)
         position += len(piece) + 1
     if len(parts) == 1:
@@ -151,6 +153,8 @@ def _read_word(text: str, body: str, position: int, rules: _Rules) -> Schedule:
     word, rest, at = match["word"].casefold(), match["rest"], position + match.start("rest")
     if word in MACROS and not rest:
         return _read_cron(text, MACROS[word], position, replace(rules, dialect=STANDARD))
+    if word == "@reboot" and not rest:
+        return Reboot(text=text, timezone=rules.zone.name)
     if word == "@every":
         interval = read_interval(rest, at, whole_seconds=rules.dialect.whole_seconds)
         anchor = rules.anchor if rules.start is None else rules.start - interval
@@ -159,21 +163,18 @@ def _read_word(text: str, body: str, position: int, rules: _Rules) -> Schedule:
         instant = read_instant(rest, at, zone=rules.zone, dst=rules.dst)
         return At(text=text, zone=rules.zone, instant=instant)
     if word == "@after":
-        delay = read_interval(rest, at, whole_seconds=rules.dialect.whole_seconds)
+        delay = read_interval(rest, at, whole_seconds=rules.dialect.whole_seconds, macro=word)
         anchor = rules.anchor if rules.start is None else rules.start - delay
         return After(text=text, timezone=rules.zone.name, delay=delay, anchor=anchor)
     raise _refused_word(word, rest, position, at)
 
 
 def _refused_word(word: str, rest: str, position: int, at: int) -> ScheduleError:
-    if word == "@reboot":
-        hint = "a cluster has no single start; use @every or @at, or trigger the job when your service starts"
-        return refusal("unsupported", "@reboot is not supported", position=position, hint=hint)
-    if word in MACROS:
+    if word in MACROS or word == "@reboot":
         return refusal(
             "syntax", f"{word} takes nothing after it, but here is {rest[:20]!r}", position=at, hint=f"write {word}"
         )
-    names = (*MACROS, *_WORDS_WITH_ARGUMENT)
+    names = (*MACROS, *_OTHER_WORDS)
     close = difflib.get_close_matches(word[:20], names, n=1, cutoff=0.6)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
     return refusal("unknown-macro", f"there is no {word[:20]}", position=position, hint=hint)

@@ -3,11 +3,16 @@
 A tick moves to the same wall time of the nearest open day after (`next`) or before (`previous`) it; a time that is
 skipped there becomes the first instant after the gap. Several ticks at one instant are one tick. A day that a zone
 skipped whole is no day to move to.
+
+Every tick lands somewhere, so the next day that has ticks is found with one question to the inner schedule. What a day
+has, its own ticks and those that moved there, is laid out once and kept: the work is per day, not per tick.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from timeball.schedule.closures import RUN_DAYS_MAX
 from timeball.schedule.contract import MICROSECONDS, Schedule
@@ -18,150 +23,184 @@ from timeball.schedule.words import in_language
 
 TICKS_A_DAY_MAX = 96
 _NEAR_DAYS = 2  # no zone ever set its clocks by more
-_LANDINGS_KEPT = 16
+_DAYS_KEPT = 32
 _FIRST_DAY, _LAST_DAY = FIRST_SECOND // DAY_SECONDS + 400, LAST_SECOND // DAY_SECONDS - 400
+
+
+class _Day(NamedTuple):
+    """An open day. `own`: its ticks; `moved`: those that come from closed days and are not its own as well.
+
+    `even`: the clock does not change around it, so all of it lies after the day before and before the day after.
+    """
+
+    even: bool
+    own: tuple[int, ...]
+    moved: tuple[int, ...]
+    ticks: tuple[int, ...]
 
 
 class Rolled(Schedule):
     """The open ticks, and the closed ones moved. `step`: 1 moves them to the next open day, -1 to the previous."""
 
-    __slots__ = ("_landings", "_open", "step")
+    __slots__ = ("_closures", "_days", "_inner", "_open", "_zone", "step")
 
     def __init__(self, inner: Schedule, openings: Openings, *, step: int, name: str = "") -> None:
         super().__init__(text=inner.text, timezone=inner.timezone)
         _check(inner, openings)
         self.step = step
+        self._inner = inner
         self._open = Excluded(inner, openings, name=name)
-        self._landings: dict[int, tuple[int, ...]] = {}
+        self._closures, self._zone = openings.closures, openings.zone
+        self._days: dict[int, _Day] = {}
 
     def next_after(self, instant: int) -> int | None:
-        stays = self._open.next_after(instant)
-        moved = self._moved_after(instant, stays)
-        return min((tick for tick in (stays, moved) if tick is not None), default=None)
+        number = self._number(instant)
+        day = self._day(number)
+        if not day.even:
+            return self._next_among(number, instant)
+        if day.ticks and instant < day.ticks[-1]:
+            return day.ticks[bisect_right(day.ticks, instant)]
+        return self._first_of(self._following(number), instant)
 
     def previous_before(self, instant: int) -> int | None:
-        stays = self._open.previous_before(instant)
-        moved = self._moved_before(instant, stays)
-        return max((tick for tick in (stays, moved) if tick is not None), default=None)
+        number = self._number(instant)
+        day = self._day(number)
+        if not day.even:
+            return self._previous_among(number, instant)
+        if day.ticks and instant > day.ticks[0]:
+            return day.ticks[bisect_left(day.ticks, instant) - 1]
+        return self._last_of(self._preceding(number), instant)
 
     def count_between(self, after: int, until: int) -> int:
-        total = self._open.count_between(after, until)
-        tick = self._moved_after(after, until)
-        while tick is not None and tick <= until:
-            total += 1
-            tick = self._moved_after(tick, until)
-        return total
+        moved = (day.moved for day in self._landings(after, until))
+        extra = sum(bisect_right(ticks, until) - bisect_right(ticks, after) for ticks in moved)
+        return self._open.count_between(after, until) + extra if after < until else 0
 
     def most_a_day(self) -> int:
         return self._open.most_a_day()
 
     def describe(self, language: str = "en") -> str:
-        inner, roll = self._open.inner.describe(language), "next" if self.step > 0 else "previous"
+        inner, roll = self._inner.describe(language), "next" if self.step > 0 else "previous"
         return in_language(language).closed(inner, self._open.name, roll)
 
-    def _moved_after(self, instant: int, limit: int | None) -> int | None:
-        """Return the first moved tick after `instant`; None also when it lies well after `limit`."""
-        day = self._day(instant) - _NEAR_DAYS
-        while self._blocked(day - 1) and day > _FIRST_DAY:
-            day -= 1
-        last = _LAST_DAY if limit is None else self._day(limit) + _NEAR_DAYS
-        position = self._begin(day) - 1
-        for _ in range(JUMPS_MAX):
-            tick = self._open.inner.next_after(position)
-            if tick is None:
-                return None
-            day = self._day(tick)
-            closed, _, position = self._open.openings.at(tick)
+    def _next_among(self, number: int, instant: int) -> int | None:
+        """The next tick where days may overlap: the first of all days that are near, or of the one that follows."""
+        ticks = [tick for tick in self._near(number) if tick > instant]
+        return min(ticks) if ticks else self._first_of(self._following(number + _NEAR_DAYS), instant)
+
+    def _previous_among(self, number: int, instant: int) -> int | None:
+        ticks = [tick for tick in self._near(number) if tick < instant]
+        return max(ticks) if ticks else self._last_of(self._preceding(number - _NEAR_DAYS), instant)
+
+    def _near(self, number: int) -> Iterator[int]:
+        for near in range(number - _NEAR_DAYS, number + _NEAR_DAYS + 1):
+            yield from self._day(near).ticks
+
+    def _first_of(self, number: int | None, instant: int) -> int | None:
+        if number is None:
+            return None
+        day = self._day(number)
+        ticks = day.ticks if day.even else [tick for tick in self._near(number) if tick > instant]
+        return min(ticks, default=None)
+
+    def _last_of(self, number: int | None, instant: int) -> int | None:
+        if number is None:
+            return None
+        day = self._day(number)
+        ticks = day.ticks if day.even else [tick for tick in self._near(number) if tick < instant]
+        return max(ticks, default=None)
+
+    def _following(self, number: int) -> int | None:
+        """The first day after one that has ticks. Those that would land on that day or before it are passed over."""
+        # Forward from a closed day: what lies before it in its run lands after it.
+        after = self._landing(number, -1) + 1 if self.step > 0 else self._landing(number + 1, 1)
+        tick = self._inner.next_after(self._begin(after) - 1)
+        return None if tick is None else self._landing(self._number(tick), self.step)
+
+    def _preceding(self, number: int) -> int | None:
+        before = self._landing(number - 1, -1) + 1 if self.step > 0 else self._landing(number, 1)
+        tick = self._inner.previous_before(self._begin(before))
+        return None if tick is None else self._landing(self._number(tick), self.step)
+
+    def _landings(self, after: int, until: int) -> Iterator[_Day]:
+        """The days near a stretch of time that something moved to, in order."""
+        start = self._number(after) - _NEAR_DAYS
+        position = self._begin(self._landing(start, -1)) - 1
+        last = self._number(until) + _NEAR_DAYS + RUN_DAYS_MAX
+        for _ in range(JUMPS_MAX * RUN_DAYS_MAX):
+            tick = self._inner.next_after(position)
+            if tick is None or (number := self._number(tick)) > last:
+                return
+            closed, _, end = self._open.openings.at(tick)
             if closed:
-                ticks = self._landed(self._landing(day, self.step))
-                index = bisect_right(ticks, instant)
-                if index < len(ticks):
-                    return ticks[index]
-                position = self._begin(self._landing(day, 1))
-            if day > last + (RUN_DAYS_MAX if closed else 0):
-                return None
-            position -= 1
-        return None
+                yield self._day(self._landing(number, self.step))
+                end = self._begin(self._landing(number, 1))
+            position = end - 1
 
-    def _moved_before(self, instant: int, limit: int | None) -> int | None:
-        """Return the last moved tick before `instant`; None also when it lies well before `limit`."""
-        day = self._day(instant) + _NEAR_DAYS
-        while self._blocked(day) and day < _LAST_DAY:
-            day += 1
-        first = _FIRST_DAY if limit is None else self._day(limit) - _NEAR_DAYS
-        position = self._begin(day + 1)
-        for _ in range(JUMPS_MAX):
-            tick = self._open.inner.previous_before(position)
-            if tick is None:
-                return None
-            day = self._day(tick)
-            closed, position, _ = self._open.openings.at(tick)
-            if closed:
-                ticks = self._landed(self._landing(day, self.step))
-                index = bisect_left(ticks, instant) - 1
-                if index >= 0:
-                    return ticks[index]
-                position = self._begin(self._landing(day, -1) + 1)
-            if day < first - (RUN_DAYS_MAX if closed else 0):
-                return None
-        return None
-
-    def _landed(self, landing: int) -> tuple[int, ...]:
-        """Return the ticks that move to a day, ascending, without those that it has anyway."""
-        found = self._landings.get(landing)
-        if found is None:
-            ticks: set[int] = set()
-            day = landing - self.step
-            while self._blocked(day):
-                ticks.update(self._moved_from(day, landing))
-                day -= self.step
-            found = tuple(tick for tick in sorted(ticks) if self._open.next_after(tick - 1) != tick)
-            kept = dict(list(self._landings.items())[1 - _LANDINGS_KEPT :])
-            self._landings = {**kept, landing: found}  # replaced whole: others may be reading the old one
-        return found
-
-    def _moved_from(self, day: int, landing: int) -> set[int]:
-        zone = self._open.openings.zone
-        ticks: set[int] = set()
-        for start, end, offset in self._pieces(day):
-            for tick in self._open.inner.between(start * MICROSECONDS - 1, end * MICROSECONDS - 1):
-                second, part = divmod(tick, MICROSECONDS)
-                moved, skipped = first_reading(zone, second + offset + (landing - day) * DAY_SECONDS)
-                ticks.add(moved * MICROSECONDS + (0 if skipped else part))
-        return ticks
-
-    def _pieces(self, day: int) -> list[tuple[int, int, int]]:
-        """Return the stretches of seconds in which the clock shows a day: start, end (exclusive), offset."""
-        first, last = day * DAY_SECONDS, (day + 1) * DAY_SECONDS
-        table = self._open.openings.zone.covering(last + 2 * DAY_SECONDS)
-        index = max(bisect_right(table.starts, first - 2 * DAY_SECONDS) - 1, 0)
-        pieces: list[tuple[int, int, int]] = []
-        while index < len(table.starts) and table.starts[index] < last + 2 * DAY_SECONDS:
-            offset, start = table.offsets[index], table.starts[index]
-            end = table.starts[index + 1] if index + 1 < len(table.starts) else LAST_SECOND
-            start, end = max(start, first - offset), min(end, last - offset)
-            if start < end:
-                pieces.append((start, end, offset))
-            index += 1
-        return pieces
-
-    def _landing(self, day: int, step: int) -> int:
-        """Return the nearest day in that direction that is open and that there was."""
-        while self._blocked(day) and _FIRST_DAY < day < _LAST_DAY:
-            day += step
+    def _day(self, number: int) -> _Day:
+        day = self._days.get(number)
+        if day is None:
+            day = self._laid_out(number)
+            kept = dict(list(self._days.items())[1 - _DAYS_KEPT :])
+            self._days = {**kept, number: day}  # replaced whole: others may be reading the old one
         return day
 
-    def _blocked(self, day: int) -> bool:
-        return self._open.openings.closures.closed_day(day) or not self._pieces(day)
+    def _laid_out(self, number: int) -> _Day:
+        even = self._even(number)
+        if self._blocked(number):
+            return _Day(even, (), (), ())
+        own = tuple(tick for tick, shown in self._shown(number, number, even=even) if shown // DAY_SECONDS == number)
+        first, last = number, number
+        while self._blocked(first - 1 if self.step > 0 else last + 1):
+            first, last = (first - 1, last) if self.step > 0 else (first, last + 1)
+        if first == last:
+            return _Day(even, own, (), own)
+        first, last = (first, last - 1) if self.step > 0 else (first + 1, last)
+        moved = tuple(sorted(set(self._moved(first, last, number)) - set(own)))
+        return _Day(even, own, moved, tuple(sorted((*own, *moved))))
 
-    def _day(self, instant: int) -> int:
-        """Return the day that the clock shows."""
+    def _moved(self, first: int, last: int, landing: int) -> Iterator[int]:
+        """Where the ticks of closed days go."""
+        for tick, shown in self._shown(first, last, even=False):
+            if first <= shown // DAY_SECONDS <= last:
+                second, skipped = first_reading(self._zone, shown % DAY_SECONDS + landing * DAY_SECONDS)
+                yield second * MICROSECONDS + (0 if skipped else tick % MICROSECONDS)
+
+    def _shown(self, first: int, last: int, *, even: bool) -> Iterator[tuple[int, int]]:
+        """The ticks from one day to another with what the clock shows, in seconds; if not `even` some more after."""
+        end = self._begin(last + 1 if even else last + 1 + _NEAR_DAYS)
+        for tick in self._inner.between(self._begin(first) - 1, end - 1):
+            second = tick // MICROSECONDS
+            yield tick, second + self._zone.offset_at(second)
+
+    def _landing(self, number: int, step: int) -> int:
+        """The nearest day in that direction that is open and that there was."""
+        while self._blocked(number) and _FIRST_DAY < number < _LAST_DAY:
+            number += step
+        return number
+
+    def _blocked(self, number: int) -> bool:
+        return self._closures.closed_day(number) or not (self._even(number) or self._exists(number))
+
+    def _even(self, number: int) -> bool:
+        start = (number - _NEAR_DAYS) * DAY_SECONDS
+        end = start + (2 * _NEAR_DAYS + 1) * DAY_SECONDS
+        starts = self._zone.covering(end + DAY_SECONDS).starts
+        return bisect_right(starts, start - DAY_SECONDS) == bisect_right(starts, end + DAY_SECONDS)
+
+    def _exists(self, number: int) -> bool:
+        """Whether the clock ever shows a day; a zone may skip one."""
+        second, _ = first_reading(self._zone, number * DAY_SECONDS)
+        return second + self._zone.offset_at(second) < (number + 1) * DAY_SECONDS
+
+    def _number(self, instant: int) -> int:
+        """The day that the clock shows, from the epoch."""
         second = instant // MICROSECONDS
-        day = (second + self._open.openings.zone.offset_at(second)) // DAY_SECONDS
+        day = (second + self._zone.offset_at(second)) // DAY_SECONDS
         return min(max(day, _FIRST_DAY), _LAST_DAY)
 
-    def _begin(self, day: int) -> int:
-        return first_reading(self._open.openings.zone, day * DAY_SECONDS)[0] * MICROSECONDS
+    def _begin(self, number: int) -> int:
+        return first_reading(self._zone, number * DAY_SECONDS)[0] * MICROSECONDS
 
 
 def _check(inner: Schedule, openings: Openings) -> None:

@@ -10,7 +10,7 @@ from timeball.schedule.bounded import Bounded
 from timeball.schedule.calendars import apply_calendar
 from timeball.schedule.contract import Schedule
 from timeball.schedule.exclusions import wrong
-from timeball.schedule.once import read_instant
+from timeball.schedule.once import read_instant, shown
 from timeball.schedule.parsing import parse
 from timeball.schedule.refusals import refusal
 from timeball.schedule.segments import zone_named
@@ -41,15 +41,24 @@ def schedule_of(definition: Definition, *, name: str, anchor_at: int) -> Schedul
     return Bounded(schedule, first=first, last=last)
 
 
-def refuse_closed(definition: Definition, *, name: str, anchor_at: int, after: int) -> None:
-    """Raise ScheduleError when ticks would come after an instant, and the calendar leaves none of them."""
-    if not definition.calendar:
+def refuse_without_ticks(definition: Definition, *, name: str, anchor_at: int, after: int) -> None:
+    """Raise ScheduleError when no tick comes after an instant: all are past, or the calendar closes all of them."""
+    schedule = schedule_of(definition, name=name, anchor_at=anchor_at)
+    if schedule.next_after(after) is not None:
         return
-    if schedule_of(definition, name=name, anchor_at=anchor_at).next_after(after) is not None:
-        return
-    bare = dataclasses.replace(definition, calendar={})
-    if schedule_of(bare, name=name, anchor_at=anchor_at).next_after(after) is not None:
+    bare = schedule_of(dataclasses.replace(definition, calendar={}), name=name, anchor_at=anchor_at)
+    if bare.next_after(after) is not None:
         raise wrong("the calendar closes every tick that would come", "change the one or the other", kind="never-fires")
+    last = bare.previous_before(after + 1)
+    if last is not None:
+        raise _past(definition, shown(zone_named(bare.timezone), last))
+
+
+def _past(definition: Definition, last: str) -> ScheduleError:
+    error = refusal("in-the-past", f"its last tick was {last}: none comes any more", hint="choose a later end")
+    error.text = definition.schedule
+    error.field = "end_at" if definition.end_at else "schedule"
+    return error
 
 
 def _bound(definition: Definition, field: str) -> int | None:

@@ -31,6 +31,10 @@ class Language(Protocol):
         """Say a single instant; `shown`: as the wall clock of the zone shows it."""
         ...
 
+    def reboot(self) -> str:
+        """Say that there is a tick when the cluster starts."""
+        ...
+
     def manual(self) -> str:
         """Say that there are no ticks."""
         ...

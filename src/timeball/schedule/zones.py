@@ -10,6 +10,7 @@ import difflib
 import functools
 import importlib.resources
 import io
+import re
 from zoneinfo import ZoneInfo
 
 import tzdata
@@ -17,6 +18,7 @@ import tzdata
 from timeball.schedule.refusals import refusal
 
 _NAME_LENGTH_MAX = 64
+_OFFSET = re.compile(r"(?:utc|gmt)?[+-]\d{1,2}(?::?\d\d)?")
 
 
 def tzdata_version() -> str:
@@ -52,6 +54,8 @@ def _load(name: str) -> ZoneInfo:
 
 def _hint(name: str) -> str:
     wanted = name.strip()[:_NAME_LENGTH_MAX].replace(" ", "_").casefold()
+    if _OFFSET.fullmatch(wanted):
+        return "an offset is no zone, since clocks change; use a name such as Europe/Paris"
     names = sorted(zone_names())
     for match in names:
         if match.casefold() == wanted:
@@ -59,6 +63,8 @@ def _hint(name: str) -> str:
     for match in names:
         if wanted and match.casefold().rpartition("/")[2] == wanted:
             return f"did you mean {match}?"
+    if name.isalpha() and name.isupper() and len(name) in (3, 4):
+        return "abbreviations are not unique; use a name such as Europe/Paris, or UTC"
     folded = {match.casefold(): match for match in names}
     close = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.7)
     if close:

@@ -13,9 +13,15 @@ _STEP = re.compile(r"\*(?:/(\d+))?( \*){5}")
 _EVERY = re.compile(r"@every (\d+)s")
 
 
-def ticks_of(version: Version, after: int, until: int) -> Iterator[int]:
-    """Ticks of a definition, later than `after`, up to `until`. Raises ValueError for schedules it cannot reckon."""
+def ticks_of(version: Version, after: int, until: int, reboots: Sequence[int] = ()) -> Iterator[int]:
+    """Ticks of a definition, later than `after`, up to `until`. Raises ValueError for schedules it cannot reckon.
+
+    `reboots`: the starts of the cluster.
+    """
     if version.schedule == "none":
+        return
+    if version.schedule == "@reboot":
+        yield from (at for at in reboots if after < at <= until)
         return
     step, every = _STEP.fullmatch(version.schedule), _EVERY.fullmatch(version.schedule)
     if step is not None and 60 % int(step[1] or 1) == 0:
@@ -28,10 +34,12 @@ def ticks_of(version: Version, after: int, until: int) -> Iterator[int]:
     yield from range(phase + ((after - phase) // period + 1) * period, until + 1, period)
 
 
-def expected_ticks(versions: Sequence[Version], until: int) -> Iterator[tuple[int, Version]]:
+def expected_ticks(
+    versions: Sequence[Version], until: int, reboots: Sequence[int] = ()
+) -> Iterator[tuple[int, Version]]:
     """Every tick that one job must answer for, given all of its versions in order, up to an instant."""
     for version, following in itertools.zip_longest(versions, versions[1:]):
         end = until if following is None else following.from_at
         if version.state == ACTIVE and version.from_at < end:
-            for tick in ticks_of(version, version.from_at, end):
+            for tick in ticks_of(version, version.from_at, end, reboots):
                 yield tick, version

@@ -20,7 +20,7 @@ def versions_by_job(history: History) -> dict[str, list[Version]]:
 def expected_by_job(history: History) -> dict[str, list[int]]:
     """The ticks of each job. The last version of each is a stop, so that the end is recorded too."""
     return {
-        job: [tick for tick, _ in expected_ticks(versions, versions[-1].from_at)]
+        job: [tick for tick, _ in expected_ticks(versions, versions[-1].from_at, history.reboots)]
         for job, versions in versions_by_job(history).items()
     }
 

@@ -87,6 +87,7 @@ class History:
     """Everything about one run of the self-test.
 
     `offset_us`: the database's clock minus this host's monotonic one; `offset_error_us`: how wrong that may be.
+    `reboots`: the starts of the cluster, by the database's clock.
     `faults`: how many of each kind were really applied; `troubles`: what went wrong outside of any tick, by kind.
     """
 
@@ -102,6 +103,7 @@ class History:
     offset_us: int = 0
     offset_error_us: int = 0
     lease_hands: int = 0
+    reboots: Sequence[int] = ()
     troubles: Sequence[tuple[str, str]] = ()
 
 

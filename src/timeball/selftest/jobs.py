@@ -48,5 +48,6 @@ SPECS: tuple[Spec, ...] = (
     ),
     Spec(name=SWITCHED, schedule="* * * * * *"),
     Spec(name=EDITED, schedule="* * * * * *"),
+    Spec(name="at-reboot", schedule="@reboot"),
     Spec(name=BY_HAND, schedule="none", seconds=0.3),
 )

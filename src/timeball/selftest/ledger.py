@@ -14,6 +14,7 @@ from timeball.store import Store
 from timeball.store.runs import RunFilter, StoredRun
 
 ALL = 1_000_000_000
+NEVER = 1 << 62
 SAMPLES = 7
 
 
@@ -83,6 +84,11 @@ def _with_attempts(store: Store, run: StoredRun) -> LedgerRun:
 def live_runs(store: Store) -> int:
     """How many runs have no fate yet."""
     return len(store.runs.list(NAMESPACE, RunFilter(states=sorted(LIVE_STATES), limit=ALL)))
+
+
+def read_reboots(store: Store) -> list[int]:
+    """The starts of the cluster."""
+    return store.reboots.counted(NAMESPACE, after=0, until=NEVER)
 
 
 def lease_hands(store: Store) -> int:

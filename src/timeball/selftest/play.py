@@ -27,6 +27,7 @@ from timeball.selftest.ledger import (
     audit_troubles,
     lease_hands,
     live_runs,
+    read_reboots,
     read_runs,
     read_versions,
     sample_offset,
@@ -227,6 +228,7 @@ class Play:
             offset_us=first.us,
             offset_error_us=first.error_us + last.error_us + abs(first.us - last.us),
             lease_hands=lease_hands(parts.store),
+            reboots=read_reboots(parts.store),
             troubles=troubles,
         )
 

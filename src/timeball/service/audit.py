@@ -63,6 +63,7 @@ class Report:
     """Whether a leader has had time to give fates; without one, ticks that nobody has judged yet are open."""
     lateness: list[int] = field(default_factory=list[int])
     worst_gap_us: int = 0
+    worst_gap_job: str | None = None
     violations: list[Violation] = field(default_factory=list[Violation])
     more_violations: int = 0
 
@@ -98,6 +99,7 @@ class Report:
                 "max_ms": _quantile(late, 1.0),
             },
             "worst_gap_ms": self.worst_gap_us / 1000,
+            "worst_gap_job": self.worst_gap_job,
             "violations": [v.to_json() for v in self.violations],
             "more_violations": self.more_violations,
         }
@@ -111,6 +113,10 @@ class Segment:
     definition: Definition
     after: int
     until: int
+
+    def reboots(self, starts: Sequence[int]) -> list[int]:
+        """The starts of the cluster that are ticks of this stretch."""
+        return [at for at in starts if self.after < at <= self.until and self.schedule.fires_at_reboot(at)]
 
 
 def audit(
@@ -132,13 +138,14 @@ def audit(
         raise NotFound(f"there never was a job named {job!r}", hint="timeball jobs list", field="job")
     lease = store.leases.read(namespace)
     report = Report(led=lease.valid and now - (lease.acquired_at or 0) > seconds_to_us(GRACE_SECONDS))
+    starts = store.reboots.counted(namespace, after=since - 1 if since is not None else 0, until=end)
     for job_id, group in itertools.groupby(versions, key=lambda v: v.job_id):
         rows = list(group)
         begin = max(since - 1 if since is not None else 0, rows[0].purged_until)
         segments = list(_segments(rows, begin, end))
         report.jobs += 1
         walker = _Walker(report, rows[0].name, now, rows[0].cursor_at, segments)
-        _compare(walker, segments, store.audits.ledger(job_id, after=begin, until=end))
+        _compare(walker, _expected(segments, starts), store.audits.ledger(job_id, after=begin, until=end))
     return report
 
 
@@ -157,8 +164,9 @@ def _segments(versions: Sequence[VersionRow], begin: int, end: int) -> Iterator[
         yield Segment(schedule=schedule, definition=definition, after=after, until=until)
 
 
-def _expected(segments: Iterable[Segment]) -> Iterator[tuple[int, Segment]]:
+def _expected(segments: Iterable[Segment], starts: Sequence[int]) -> Iterator[tuple[int, Segment]]:
     for segment in segments:
+        yield from ((at, segment) for at in segment.reboots(starts))
         if segment.schedule.follows_runs is not None:
             continue  # its ticks follow from the ledger
         position = segment.after
@@ -171,10 +179,10 @@ def _expected(segments: Iterable[Segment]) -> Iterator[tuple[int, Segment]]:
             position = ticks[-1]
 
 
-def _compare(walker: _Walker, segments: Sequence[Segment], ledger: Iterator[LedgerRow]) -> None:
+def _compare(walker: _Walker, expected: Iterator[tuple[int, Segment]], ledger: Iterator[LedgerRow]) -> None:
     """Walk expected ticks and ledger rows side by side, in the order of their instants."""
     row = next(ledger, None)
-    for tick, segment in _expected(segments):
+    for tick, segment in expected:
         while row is not None and row.due_at < tick:
             walker.pass_row(row)
             row = next(ledger, None)
@@ -268,8 +276,12 @@ class _Walker:
         if row.attempt == 1:
             self._report.lateness.append(started - row.ready_at)
         if self._started_before is not None:
-            self._report.worst_gap_us = max(self._report.worst_gap_us, started - self._started_before)
+            self._gap(started - self._started_before)
         self._started_before = started
+
+    def _gap(self, gap_us: int) -> None:
+        if gap_us > self._report.worst_gap_us:
+            self._report.worst_gap_us, self._report.worst_gap_job = gap_us, self._job
 
     def _unfinished(self, row: LedgerRow, segment: Stretch) -> None:
         overdue = start_by(segment.definition, row.due_at) + seconds_to_us(GRACE_SECONDS) < self._now

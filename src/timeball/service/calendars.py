@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from timeball.errors import InvalidInput, NotFound, StoreError
 from timeball.model.calendar import Calendar, Content
-from timeball.model.job import Job, JobState, check_name, check_storable
+from timeball.model.fields import check_name, check_storable
+from timeball.model.job import Job, JobState
 from timeball.schedule import closures_of, resolve_zone, schedule_of
 from timeball.service.copies import reach_note
 from timeball.service.jobs import Applied, JobService

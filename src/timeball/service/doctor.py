@@ -1,4 +1,4 @@
-"""The doctor: what a database must be and do for the promises to hold, one small check each. Changes nothing."""
+"""The doctor: what a database must be and do for the promises to hold, one small check each. Leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from timeball.clock import wall_us
-from timeball.errors import StoreError
+from timeball.errors import NotFound, StoreError
 from timeball.settings import Settings
 from timeball.store import Store
 from timeball.store.inspection import Inspection, Probe
@@ -46,29 +46,31 @@ class Finding:
 
 
 def examine(store: Store, settings: Settings) -> list[Finding]:
-    """Every check that applies; only the first where the database does not answer."""
+    """Every check that applies; where the database does not answer, that and what its file shows."""
     inspection = Inspection(store.database)
+    file = inspection.file()
+    of_file: dict[str, Callable[[], Finding]] = {}
+    if file is not None:
+        of_file = {
+            "file system": lambda: file_system(file, Path("/proc/mounts")),
+            "permissions": lambda: permissions(file),
+            "disk": lambda: disk(shutil.disk_usage(file.parent).free),
+        }
     first = answers(inspection)
     if first.verdict is Verdict.FAIL:
-        return [first]
+        return [first, *(_tried(name, check) for name, check in of_file.items())]
     checks: dict[str, Callable[[], Finding]] = {
         "schema": lambda: schema(store, settings),
         "writes": lambda: writes(inspection),
         "clock": lambda: clock(inspection.clock() - wall_us()),
     }
-    file = inspection.file()
     if inspection.postgres:
         checks |= {
             "session": lambda: session(inspection.session()),
             "pooler": lambda: pooler(inspection.probes()),
         }
     elif file is not None:
-        checks |= {
-            "journal": lambda: journal(inspection.journal_mode()),
-            "file system": lambda: file_system(file, Path("/proc/mounts")),
-            "permissions": lambda: permissions(file),
-            "disk": lambda: disk(shutil.disk_usage(file.parent).free),
-        }
+        checks |= {"journal": lambda: journal(inspection.journal_mode()), **of_file}
     return [first, *(_tried(name, check) for name, check in checks.items())]
 
 
@@ -85,24 +87,31 @@ def answers(inspection: Inspection) -> Finding:
         name = "PostgreSQL" if inspection.postgres else "SQLite"
         return Finding(check="answers", verdict=Verdict.OK, found=f"{name} {inspection.version()}")
     except StoreError as error:
-        return Finding(check="answers", verdict=Verdict.FAIL, found=error.message, right="a database that answers")
+        return Finding(
+            check="answers", verdict=Verdict.FAIL, found=error.message, right=error.hint or "a database that answers"
+        )
 
 
 def schema(store: Store, settings: Settings) -> Finding:
     """The schema is one that this version works on, and the namespace's lease row is there."""
     try:
         check_schema(store.database, settings.namespace)
-    except StoreError as error:
+    except (StoreError, NotFound) as error:
         return Finding(check="schema", verdict=Verdict.FAIL, found=error.message, right=error.hint or f"schema {HEAD}")
     return Finding(check="schema", verdict=Verdict.OK, found=f"{current_revision(store.database)}, lease row there")
 
 
 def writes(inspection: Inspection) -> Finding:
-    """It can be written to."""
+    """It can be written to: a row of ours is committed and removed, and the role has every right it needs."""
     why = inspection.read_only()
-    if why is None:
-        return Finding(check="writes", verdict=Verdict.OK, found="allowed")
-    return Finding(check="writes", verdict=Verdict.FAIL, found=why, right="a primary, and a role that may write")
+    missing = inspection.missing_rights()
+    if why is None and not missing:
+        return Finding(check="writes", verdict=Verdict.OK, found="a row was written and removed")
+    found = "; ".join([*([why] if why else []), *(["no right to " + ", ".join(missing)] if missing else [])])
+    right = "a primary with room on its disk, and a role that may write"
+    if missing:
+        right += ": GRANT SELECT, INSERT, UPDATE, DELETE on all tables timeball_*, USAGE on their sequences"
+    return Finding(check="writes", verdict=Verdict.FAIL, found=found, right=right)
 
 
 def session(found: dict[str, str]) -> Finding:

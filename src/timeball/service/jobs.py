@@ -15,13 +15,14 @@ from timeball.clock import pause_us
 from timeball.errors import Conflict, InvalidInput, NotFound, TargetError, TimeballError
 from timeball.executors.registry import Registry
 from timeball.model.calendar import Content, calendar_name
-from timeball.model.job import Definition, Job, JobState, check_mapping, check_name, requires_key
-from timeball.schedule import Schedule, refuse_closed, schedule_of, tzdata_version
+from timeball.model.fields import check_mapping, check_name, requires_key
+from timeball.model.job import Definition, Job, JobState
+from timeball.schedule import Schedule, refuse_without_ticks, schedule_of, tzdata_version
 from timeball.service.copies import CalendarCopies
-from timeball.service.timing import from_boundary, from_now, same_phase, same_wish, ticks_after, unplanned
+from timeball.service.timing import ended, from_boundary, from_now, same_phase, same_wish, ticks_after, unplanned
 from timeball.store import Store
 from timeball.store.changes import Change, ChangeResult
-from timeball.store.jobs import NewTimes, Placement
+from timeball.store.jobs import Placement
 
 EARLY_START_MAX_US = 1_000_000
 
@@ -67,7 +68,7 @@ class JobService:
             name,
             definition,
             active=active,
-            times=from_now(name, definition),
+            times=from_now(name, definition, may_be_past=declared is not None or not active),
             actor=self._actor,
             tzdata=tzdata_version(),
             declared=declared,
@@ -113,9 +114,13 @@ class JobService:
         """Stopped: when this returns, no later tick starts anywhere; what still runs is listed."""
         return self._change(name, lambda job, _: self._stopped(job, cancel_running), None)
 
+    def change(self, name: str, decide: Callable[[Job, str | None], Change | None]) -> ChangeResult:
+        """Any other change, decided with the job's row locked. Raises NotFound and what `decide` raises."""
+        return self._change(name, decide, None)
+
     def delete(self, name: str, *, cancel_running: bool = False) -> ChangeResult:
         """Gone, its name free, its history kept until retention removes it."""
-        return self._change(name, lambda job, _: _ended(job, "deleted", JobState.DELETED, cancel_running), None)
+        return self._change(name, lambda job, _: ended(job, "deleted", JobState.DELETED, cancel_running), None)
 
     def trigger(self, name: str, *, args: Mapping[str, Any] | None = None, idempotency_key: str | None = None) -> int:
         """A manual run, due now; its id. The schedule is not touched, and a stopped job stays stopped."""
@@ -225,7 +230,7 @@ class JobService:
                 whole = self._copies.whole(definition, calendars)
                 self.check(name, whole)
                 if name not in existing or not same_wish(existing[name], whole):
-                    refuse_closed(whole, name=name, anchor_at=now, after=now)
+                    refuse_without_ticks(whole, name=name, anchor_at=now, after=now)
             except InvalidInput as error:
                 error.about(f"job {name!r}")
                 raise
@@ -236,6 +241,11 @@ class JobService:
         """Refuse a definition that cannot work: its schedule, its target. Raises ScheduleError, TargetError."""
         schedule_of(definition, name=name, anchor_at=0)
         self._check_target(definition, definition.args)
+
+    def placement(self, definition: Definition) -> Placement:
+        """Where the runs of a definition may run, once its target has been checked. Raises TargetError."""
+        self._check_target(definition, definition.args)
+        return self._place(definition)
 
     def _apply_one(
         self, job: Job | None, name: str, wanted: tuple[Definition, bool] | None, *, dry_run: bool
@@ -314,6 +324,7 @@ class JobService:
             times=from_boundary(job, definition, keep_anchor=same, may_close=may_close or as_before),
             unplanned=unplanned(job),
             cancel_pending=False,
+            pause=None if (pause := job.pause) is None else lambda _: pause,
         )
 
     def _started(self, job: Job, _declared: str | None) -> Change | None:
@@ -335,7 +346,7 @@ class JobService:
     def _stopped(self, job: Job, cancel_running: bool) -> Change | None:
         if job.state is JobState.STOPPED and not cancel_running:
             return None
-        return _ended(job, "stopped", JobState.STOPPED, cancel_running)
+        return ended(job, "stopped", JobState.STOPPED, cancel_running)
 
     def _place(self, definition: Definition) -> Placement:
         return Placement(
@@ -345,8 +356,13 @@ class JobService:
 
     def _check_target(self, definition: Definition, args: Mapping[str, Any]) -> None:
         handler = self._registry.handler_of(definition.executor, definition.target)
+        for name in self._registry.check_secrets(definition.target, args):
+            self._note(
+                f"secret {name!r} could not be checked: this process has no secrets; where an instance lacks it, "
+                f"the run fails"
+            )
         if definition.executor == "function" and handler not in self._registry.handlers():
-            self._check_elsewhere(handler)
+            self._check_elsewhere(handler, args)
             return
         self._registry.check(definition.executor, definition.target, args)
 
@@ -354,13 +370,15 @@ class JobService:
         if note is not None and note not in self.notes:
             self.notes.append(note)
 
-    def _check_elsewhere(self, handler: str) -> None:
+    def _check_elsewhere(self, handler: str, args: Mapping[str, Any]) -> None:
         """A function that this program does not have: some instance that is up must have it."""
         live = self._store.members.live(self._namespace)
         known = {h for instance in live for h in instance.handlers} | set(self._registry.handlers())
         functions = sorted(h.removeprefix("function:") for h in known if h.startswith("function:"))
         name = handler.removeprefix("function:")
         if handler in known:
+            if args:
+                self._note(f"this program does not have function {name!r}, so its arguments are checked when it runs")
             return
         if not live and not functions:
             self._note(f"no instance is up, so function {name!r} could not be checked; runs wait for one that has it")
@@ -368,22 +386,6 @@ class JobService:
         close = difflib.get_close_matches(name, functions, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(functions) or 'none'}"
         raise TargetError(f"no instance that is up has a function named {name!r}", hint=hint, field="target")
-
-
-def _ended(job: Job, kind: str, state: JobState, cancel_running: bool) -> Change:
-    def times(boundary: int) -> NewTimes:
-        return NewTimes(cursor_at=boundary, next_due_at=None, anchor_at=job.anchor_at)
-
-    return Change(
-        kind=kind,
-        state=state,
-        definition=job.definition,
-        placement=None,
-        times=times,
-        unplanned=unplanned(job) if job.state is JobState.ACTIVE else lambda _: None,
-        cancel_pending=True,
-        cancel_running=cancel_running,
-    )
 
 
 def _with_declared(change: Change, text: str) -> Change:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection
 from timeball.clock import local_instant
 from timeball.errors import Conflict, InvalidInput
 from timeball.executors.registry import Registry
-from timeball.model.job import Job, JobState, requires_key
+from timeball.model.fields import requires_key
+from timeball.model.job import Job, JobState
 from timeball.policy.jitter import ready_at
 from timeball.policy.misfire import start_by
 from timeball.schedule import Schedule, instant_of, resolve_zone, schedule_of
@@ -52,6 +53,11 @@ class TickService:
             if job.state is not JobState.ACTIVE:
                 raise Conflict(f"job {job.name!r} is {job.state.value}: no tick of it is coming")
             schedule = _schedule(job)
+            if schedule.follows_runs is not None:
+                raise Conflict(
+                    f"job {job.name!r} follows its own runs: its next tick is known only when a run has ended",
+                    hint="timeball jobs stop and start, or runs cancel once it is planned",
+                )
             if tick is None:
                 return _first_in(job, schedule, now, out)
             due_at = instant_of(tick, timezone=job.definition.timezone, field="tick")

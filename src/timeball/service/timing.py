@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from timeball.errors import ScheduleError
 from timeball.model.calendar import calendar_name
-from timeball.model.job import Definition, Job
-from timeball.schedule import Schedule, refuse_closed, schedule_of
-from timeball.store.changes import UnplannedTicks
+from timeball.model.job import Definition, Job, JobState
+from timeball.schedule import Schedule, refuse_without_ticks, schedule_of
+from timeball.store.changes import Change, UnplannedTicks
 from timeball.store.jobs import NewTimes
 
 
@@ -40,11 +41,15 @@ def _when(definition: Definition) -> tuple[str, ...]:
     return (definition.schedule, definition.timezone, definition.dialect, definition.dst, definition.start_at)
 
 
-def from_now(name: str, definition: Definition) -> Callable[[int], NewTimes]:
-    """Of a new job. Raises ScheduleError when its calendar closes every tick."""
+def from_now(name: str, definition: Definition, *, may_be_past: bool) -> Callable[[int], NewTimes]:
+    """Of a new job. Raises ScheduleError when its calendar closes every tick, or all are past unless they may be."""
 
     def times(at: int) -> NewTimes:
-        refuse_closed(definition, name=name, anchor_at=at, after=at)
+        try:
+            refuse_without_ticks(definition, name=name, anchor_at=at, after=at)
+        except ScheduleError as error:
+            if error.code != "in-the-past" or not may_be_past:
+                raise
         schedule = schedule_of(definition, name=name, anchor_at=at)
         return NewTimes(cursor_at=at, next_due_at=schedule.next_after(at), anchor_at=at)
 
@@ -54,13 +59,13 @@ def from_now(name: str, definition: Definition) -> Callable[[int], NewTimes]:
 def from_boundary(
     job: Job, definition: Definition, *, keep_anchor: bool, may_close: bool = False
 ) -> Callable[[int], NewTimes]:
-    """Of a job that is changed. Raises ScheduleError when its calendar closes every tick, unless it may."""
+    """Of a job that is changed. Raises ScheduleError when no tick comes any more, unless it may."""
 
     def times(boundary: int) -> NewTimes:
         anchor = job.anchor_at if keep_anchor else boundary
         schedule = schedule_of(definition, name=job.name, anchor_at=anchor)
         if not may_close:
-            refuse_closed(definition, name=job.name, anchor_at=anchor, after=boundary)
+            refuse_without_ticks(definition, name=job.name, anchor_at=anchor, after=boundary)
         if schedule.follows_runs is not None:  # the chain begins anew
             anchor = boundary
             schedule = schedule_of(definition, name=job.name, anchor_at=anchor)
@@ -83,3 +88,21 @@ def unplanned(job: Job) -> Callable[[int], UnplannedTicks | None]:
         return UnplannedTicks(first=job.next_due_at, last=last, count=count)
 
     return ticks
+
+
+def ended(job: Job, kind: str, state: JobState, cancel_running: bool) -> Change:
+    """The change that ends a job's ticks: a stop, a pause, a delete."""
+
+    def times(boundary: int) -> NewTimes:
+        return NewTimes(cursor_at=boundary, next_due_at=None, anchor_at=job.anchor_at)
+
+    return Change(
+        kind=kind,
+        state=state,
+        definition=job.definition,
+        placement=None,
+        times=times,
+        unplanned=unplanned(job) if job.state is JobState.ACTIVE else lambda _: None,
+        cancel_pending=True,
+        cancel_running=cancel_running,
+    )

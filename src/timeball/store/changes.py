@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from timeball.errors import Conflict
-from timeball.model.job import Definition, Job, JobState
+from timeball.model.job import Definition, Job, JobState, Pause
+from timeball.store.backfills import BackfillRows, PastTicks
 from timeball.store.database import Database, Row, Transaction, sql
-from timeball.store.holds import CalendarHolds
+from timeball.store.holds import CalendarHolds, LimitHolds
 from timeball.store.jobs import COLUMNS, NewTimes, Placement, no_such_job, read_job
 from timeball.store.rewinds import Rewind, Rewinds
 from timeball.store.versions import Versions, tell_job
@@ -34,7 +35,8 @@ class UnplannedTicks:
 class Change:
     """What a use-case wants of a job, decided with its row locked.
 
-    `boundary` below is the instant up to which the old version's ticks count; `times` is asked with it.
+    `boundary` below is the instant up to which the old version's ticks count; `times` is asked with it, and so are
+    `pause` (what is noted of one) and `made_up` (which ticks of the time before become runs).
     """
 
     kind: str
@@ -47,6 +49,8 @@ class Change:
     declared: str | None = None
     cancel_running: bool = False
     rewind: Rewind | None = None
+    pause: Callable[[int], Pause] | None = None
+    made_up: Callable[[int], PastTicks] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +73,24 @@ class ChangeResult:
     at: int
 
 
+_MISSED = sql(
+    "INSERT INTO timeball_run (job_id, job_version, kind, due_at, last_due_at, ticks, state, reason, handler, "
+    "ready_at, start_by, ended_at) VALUES (:job_id, :version, 'scheduled', :first, :last, :ticks, 'missed', "
+    ":reason, '', :first, :first, :at) ON CONFLICT (job_id, due_at, salt) DO NOTHING"
+)
+
+
 class Changes:
     """Changes to a job, decided with its row locked."""
 
-    def __init__(self, database: Database, versions: Versions, holds: CalendarHolds) -> None:
+    def __init__(
+        self, database: Database, versions: Versions, holds: CalendarHolds, limits: LimitHolds, backfills: BackfillRows
+    ) -> None:
         self._db = database
         self._versions = versions
         self._holds = holds
+        self._limits = limits
+        self._backfills = backfills
         self._rewinds = Rewinds()
         d = database.dialect
         by_name = "FROM timeball_job WHERE namespace = :namespace AND live_name = :name"
@@ -85,7 +100,8 @@ class Changes:
         self._update = sql(
             "UPDATE timeball_job SET state = :state, version = version + 1, definition = :definition, "
             "cursor_at = :cursor_at, next_due_at = :next_due_at, anchor_at = :anchor_at, live_name = :live_name, "
-            "declared = COALESCE(:declared, declared), problem = NULL, updated_at = :at "
+            "declared = COALESCE(:declared, declared), problem = NULL, pause = :pause, resume_at = :resume_at, "
+            "updated_at = :at "
             "WHERE id = :id AND version = :version"
         )
         # Waits for starts in flight, and then sees what they made of their runs.
@@ -105,7 +121,8 @@ class Changes:
             f"WHERE id {ids} AND state IN ('planned', 'claimed')"
         )
         self._repoint = sql(
-            f"UPDATE timeball_run SET job_version = :version, state = 'planned', claimable_at = ready_at, "
+            f"UPDATE timeball_run SET job_version = :version, state = 'planned', "
+            f"claimable_at = CASE WHEN claimable_at IS NULL THEN NULL ELSE ready_at END, "
             f"instance_id = NULL, claimed_at = NULL, handler = :handler, requires = :requires, priority = :priority, "
             f"exclusive = :exclusive WHERE id {ids}"
         )
@@ -114,11 +131,6 @@ class Changes:
             f"AND cancel_reason IS NULL"
         )
         self._names = sql(f"SELECT id, name FROM timeball_instance WHERE id {d.any_of('instances', 'TEXT')}")
-        self._missed = sql(
-            "INSERT INTO timeball_run (job_id, job_version, kind, due_at, last_due_at, ticks, state, reason, handler, "
-            "ready_at, start_by, ended_at) VALUES (:job_id, :version, 'scheduled', :first, :last, :ticks, 'missed', "
-            ":reason, '', :first, :first, :at) ON CONFLICT (job_id, due_at, salt) DO NOTHING"
-        )
 
     def change(
         self,
@@ -169,6 +181,7 @@ class Changes:
     ) -> ChangeResult:
         if change.definition != job.definition:
             self._holds.hold(tx, job.namespace, change.definition.calendar)
+            self._limits.hold(tx, job.namespace, change.definition.limits)
         at = tx.now()
         # Ticks that got their fate a moment early belong to the old version, though they are due after now.
         early = tx.one(self._decided_early, job_id=job.id, at=at, early=EARLY_MAX_US)
@@ -181,7 +194,7 @@ class Changes:
         removed = self._settle_pending(tx, job, change, [r for r in live if r[1] != "running"], boundary, at)
         if unplanned is not None:
             tx.count(
-                self._missed,
+                _MISSED,
                 job_id=job.id,
                 version=job.version,
                 first=unplanned.first,
@@ -193,6 +206,8 @@ class Changes:
         if change.cancel_running and running:
             ids = tx.list([r.run_id for r in running])
             tx.count(self._ask_cancel, ids=ids, reason=f"job {change.kind} by {actor}"[:200])
+        if change.made_up is not None:
+            self._backfills.add(tx, job, job.version + 1, change.made_up(boundary), actor=actor, at=at)
         data = {"name": job.name, "version": job.version + 1, "state": change.state.value, "removed": removed}
         tell_job(tx, namespace=job.namespace, job_id=job.id, kind=f"job.{change.kind}", actor=actor, at=at, data=data)
         deleted = change.state is JobState.DELETED
@@ -211,6 +226,7 @@ class Changes:
         at: int,
         actor: str,
     ) -> None:
+        pause = None if change.pause is None else change.pause(boundary)
         changed = tx.count(
             self._update,
             id=job.id,
@@ -222,6 +238,8 @@ class Changes:
             anchor_at=times.anchor_at,
             live_name=None if change.state is JobState.DELETED else job.name,
             declared=change.declared,
+            pause=None if pause is None else pause.to_json(),
+            resume_at=None if pause is None else pause.resume_at,
             at=at,
         )
         assert changed == 1, "the job's row was locked and yet changed"

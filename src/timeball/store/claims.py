@@ -50,7 +50,7 @@ STARTED_COLUMNS = "id, job_id, job_version, kind, attempt, fence, due_at, ready_
 JOB_UNCHANGED = (
     # A scalar subquery, so that it is a look-up by key for each row under any statistics.
     "(SELECT j.version FROM timeball_job j WHERE j.id = timeball_run.job_id "
-    "AND (j.state = 'active' OR (timeball_run.kind <> 'scheduled' AND j.state = 'stopped'))) = timeball_run.job_version"
+    "AND (j.state = 'active' OR (timeball_run.kind <> 'scheduled' AND j.state IN ('stopped', 'paused')))) = timeball_run.job_version"
 )
 
 

@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, TextClause, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from timeball.clock import monotonic_us, pause_us, seconds_to_us, wall_us
-from timeball.errors import Busy, NotFound, SettingsError, StoreError, Unavailable
+from timeball.errors import Busy, NotFound, SchemaMismatch, SettingsError, StoreError, Unavailable
+from timeball.store.address import read_url
 from timeball.store.dialect import Dialect
 from timeball.store.sqlite import SqliteDialect
 
@@ -99,6 +100,8 @@ class Database:
         self._host_clock = host_clock
         self.answered_at = 0
         """When a transaction last went through (monotonic microseconds)."""
+        self.refusal: SchemaMismatch | None = None
+        """Why nothing is written here now: an instance has found a schema that this code cannot work on."""
         self._coordination = self.dialect.make_engine(
             url, statement_timeout_seconds=coordination_timeout_seconds, pool_size=2
         )
@@ -120,11 +123,14 @@ class Database:
             )
 
     @contextlib.contextmanager
-    def transaction(self, *, coordination: bool = False) -> Generator[Transaction]:
+    def transaction(self, *, coordination: bool = False, any_schema: bool = False) -> Generator[Transaction]:
         """One transaction: commits at the end, rolls back on any error. Driver errors come out as ours.
 
+        `any_schema`: also while there is a `refusal`; for who looks at the schema itself, or makes it right.
         Raises Busy (may be tried again whole), Unavailable (back off), Duplicate, SchemaMismatch, Corrupt.
         """
+        if self.refusal is not None and not any_schema:
+            raise SchemaMismatch(self.refusal.message, hint=self.refusal.hint)
         engine = self._coordination if coordination else self._work
         try:
             with self._writer, engine.connect() as connection, connection.begin():
@@ -144,11 +150,11 @@ class Database:
             raise self._translated(error) from error
         self.answered_at = monotonic_us()
 
-    def transact(self, work: Callable[[Transaction], T], *, coordination: bool = False) -> T:
+    def transact(self, work: Callable[[Transaction], T], *, coordination: bool = False, any_schema: bool = False) -> T:
         """Run `work` in a transaction; when the database says Busy, the whole of it again, a bounded time."""
         for attempt in range(BUSY_TRIES_MAX):
             try:
-                with self.transaction(coordination=coordination) as tx:
+                with self.transaction(coordination=coordination, any_schema=any_schema) as tx:
                     return work(tx)
             except Busy:
                 if attempt == BUSY_TRIES_MAX - 1:
@@ -186,21 +192,10 @@ def sql(statement: str) -> TextClause:
 
 def make_dialect(url: str) -> Dialect:
     """The dialect of a database URL; raises SettingsError for one that is not supported."""
-    try:
-        backend = make_url(url).get_backend_name()
-    except ArgumentError as error:
-        raise SettingsError(
-            "the database URL cannot be read", hint="sqlite:///timeball.db or postgresql://host/name"
-        ) from error
-    if backend == "sqlite":
+    address = read_url(url)
+    if address.get_backend_name() == "sqlite":
         return SqliteDialect()
-    if backend == "postgresql":
-        return _postgres_dialect()
-    raise SettingsError(
-        f"databases of kind {backend!r} are not supported",
-        hint="sqlite and postgresql are",
-        field="database_url",
-    )
+    return _postgres_dialect()
 
 
 def _postgres_dialect() -> Dialect:

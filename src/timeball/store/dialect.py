@@ -62,6 +62,17 @@ class Dialect(Protocol):
         """`… {picked}`: membership of a subquery that locks what it picks, found by primary key."""
         ...
 
+    def hold(self, key: str) -> str:
+        """A statement that keeps `unheld` of that key (SQL for a whole number) from holding until its transaction ends.
+
+        For connections that are not ours, so it binds nothing. Many may hold one key.
+        """
+        ...
+
+    def unheld(self, key: str) -> str:
+        """A condition: no transaction holds that key; and none can until ours ends, where several can write at once."""
+        ...
+
     def rows(self, alias: str, bind: str, **columns: str) -> str:
         """A FROM item made of bound rows, with columns named and typed."""
         ...

@@ -14,7 +14,12 @@ DIGITS = 16
 
 def place_of(database: Database, namespace: str) -> str:
     """A short digest of where the database is and of the namespace; user and password do not count, they change."""
-    url = make_url(database.url)
+    return place_of_url(database.url, namespace)
+
+
+def place_of_url(database_url: str, namespace: str) -> str:
+    """The same of a database that is not open."""
+    url = make_url(database_url)
     if url.get_backend_name() == "sqlite":
         where = ["sqlite", str(Path(url.database or "").resolve())]
     else:

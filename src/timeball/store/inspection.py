@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,8 +10,16 @@ from sqlalchemy.engine import make_url
 
 from timeball.errors import StoreError, Unavailable
 from timeball.store.database import Database, sql
+from timeball.store.schema import metadata
 
 PROBES = 6
+_MISSING_RIGHTS = sql(
+    "SELECT c.relname, r.name FROM pg_class c CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS r (name) "
+    "WHERE c.oid IN (SELECT to_regclass(t.name) FROM unnest(CAST(:tables AS TEXT[])) AS t (name)) "
+    "AND NOT has_table_privilege(c.oid, r.name) "
+    "UNION ALL SELECT c.relname, 'USAGE' FROM pg_class c WHERE c.oid = to_regclass('timeball_fence') "
+    "AND NOT has_sequence_privilege(c.oid, 'USAGE') ORDER BY 1, 2"
+)
 SESSION = ("transaction_isolation", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 
 
@@ -47,11 +56,29 @@ class Inspection:
         if self.standby():
             return "a standby (read replica)"
         try:
-            with self._db.transaction() as tx:
-                tx.count(sql("UPDATE timeball_lease SET epoch = epoch WHERE 1 = 0"))
+            self._write()
         except StoreError as error:
             return error.message
         return None
+
+    def _write(self) -> None:
+        """Commit a row, change it, remove it again: only a commit meets a full disk."""
+        name = f"doctor {uuid.uuid4().hex}"
+        for statement in (
+            "INSERT INTO timeball_counter (name, value) VALUES (:name, 0)",
+            "UPDATE timeball_counter SET value = 1 WHERE name = :name",
+            "DELETE FROM timeball_counter WHERE name = :name",
+        ):
+            with self._db.transaction() as tx:
+                tx.count(sql(statement), name=name)
+
+    def missing_rights(self) -> list[str]:
+        """What the role may not do with tables and sequences of ours, as `INSERT on timeball_run`."""
+        if not self.postgres:
+            return []
+        with self._db.snapshot() as tx:
+            rows = tx.all(_MISSING_RIGHTS, tables=tx.list(sorted(metadata.tables)))
+        return [f"{right} on {name}" for name, right in rows]
 
     def session(self) -> dict[str, str]:
         """The settings in force in a session of ours; empty where there are none."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from timeball.errors import Conflict, Duplicate, InvalidInput, NotFound
-from timeball.model.job import Definition, Job, JobState
+from timeball.model.job import Definition, Job, JobState, Pause
 from timeball.store.database import Database, Row, Transaction, sql
-from timeball.store.holds import CalendarHolds
+from timeball.store.holds import CalendarHolds, LimitHolds
 from timeball.store.schema import NO_LIMIT
 from timeball.store.versions import Versions, tell_job
 
-COLUMNS = "id, namespace, name, state, version, definition, cursor_at, next_due_at, anchor_at, created_at, updated_at, problem"
+COLUMNS = "id, namespace, name, state, version, definition, cursor_at, next_due_at, anchor_at, created_at, updated_at, problem, pause"
 SALT_BITS = 62
 
 
@@ -39,10 +39,11 @@ class NewTimes:
 class Jobs:
     """Definitions and their history."""
 
-    def __init__(self, database: Database, versions: Versions, holds: CalendarHolds) -> None:
+    def __init__(self, database: Database, versions: Versions, holds: CalendarHolds, limits: LimitHolds) -> None:
         self._db = database
         self._versions = versions
         self._holds = holds
+        self._limits = limits
         d = database.dialect
         by_name = "FROM timeball_job WHERE namespace = :namespace AND live_name = :name"
         self._get = sql(f"SELECT {COLUMNS} {by_name}")
@@ -73,6 +74,10 @@ class Jobs:
             f"SELECT {COLUMNS} FROM timeball_job WHERE namespace = :namespace AND state = 'active' "
             f"AND id > :after AND tzdata <> :tzdata ORDER BY id LIMIT :limit"
         )
+        self._resumed = sql(
+            f"SELECT {COLUMNS} FROM timeball_job WHERE namespace = :namespace AND state = 'paused' "
+            f"AND resume_at <= {d.now} ORDER BY id LIMIT :limit"
+        )
         self._beyond = sql(
             f"SELECT {COLUMNS} FROM timeball_job WHERE namespace = :namespace AND state = 'active' "
             f"AND id > :after AND cursor_at > :instant ORDER BY id LIMIT :limit"
@@ -97,6 +102,7 @@ class Jobs:
 
         def work(tx: Transaction) -> Job:
             self._holds.hold(tx, namespace, definition.calendar)
+            self._limits.hold(tx, namespace, definition.limits)
             at = tx.now()
             when = times(at)
             state = JobState.ACTIVE if active else JobState.STOPPED
@@ -208,6 +214,12 @@ class Jobs:
         rows = self._db.read(lambda tx: tx.all(self._changed_tzdata, **binds))
         return [read_job(row) for row in rows]
 
+    def to_resume(self, namespace: str, *, limit: int = 100) -> list[Job]:
+        """Paused jobs whose pause has run out."""
+        return [
+            read_job(row) for row in self._db.read(lambda tx: tx.all(self._resumed, namespace=namespace, limit=limit))
+        ]
+
     def planned_beyond(self, namespace: str, instant: int, *, after_id: int = 0, limit: int = 500) -> list[Job]:
         """Active jobs whose ticks are rows up to later than an instant, by id. Walks all jobs: for rare occasions."""
         binds = {"namespace": namespace, "instant": instant, "after": after_id, "limit": limit}
@@ -248,4 +260,5 @@ def read_job(row: Row) -> Job:
         created_at=row[9],
         updated_at=row[10],
         problem=problem,
+        pause=None if row[12] is None else Pause.from_json(row[12]),
     )

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 from timeball.clock import Sample
-from timeball.errors import Duplicate
+from timeball.errors import Duplicate, SchemaMismatch
 from timeball.model.cluster import Instance, InstanceState
-from timeball.store.database import Database, Row, sql
+from timeball.store.database import Database, Row, Transaction, sql
 from timeball.store.events import add_event
+from timeball.store.reboots import open_question
+from timeball.store.revision import check_revision, prove_revision
+
+T = TypeVar("T")
 
 _COLUMNS = (
     "id, namespace, name, host, pid, version, state, execute, labels, handlers, started_at, heartbeat_at, expires_at"
@@ -60,10 +64,15 @@ class Members:
             sent = monotonic()
             return Sample(database_us=tx.now(), sent_us=sent, received_us=monotonic())
 
-    def join(self, instance: Instance, *, lifetime_us: int) -> None:
-        """Take part. `instance.id` must be new; the times are the database's."""
+    def join(self, instance: Instance, *, lifetime_us: int, first: bool = True) -> None:
+        """Take part. `instance.id` must be new; the times are the database's. Raises as `heartbeat` does.
 
-        def work(tx: Any) -> None:
+        `first`: of this process, so that it may be the start of the cluster; not when it comes back.
+        """
+
+        def work(tx: Transaction) -> None:
+            if first:
+                open_question(tx, namespace=instance.namespace, instance_id=instance.id)
             at = tx.now()
             tx.count(
                 self._join,
@@ -90,33 +99,57 @@ class Members:
             )
 
         try:
-            self._db.transact(work, coordination=True)
+            self._attend(work)
         except Duplicate:
             # The commit went through and its answer was lost: the row carries our random id.
             if not self.heartbeat(instance.id, lifetime_us=lifetime_us, handlers=instance.handlers):
                 raise
 
     def heartbeat(self, instance_id: str, *, lifetime_us: int, handlers: Sequence[str], draining: bool = False) -> bool:
-        """Stay a member for another lifetime. False: the cluster has given this instance up."""
+        """Stay a member for another lifetime. False: the cluster has given this instance up.
+
+        Raises SchemaMismatch when the schema is one that this code cannot work on; nothing is written then, not by
+        any verb of this store, until a heartbeat finds it right again.
+        """
         state = InstanceState.DRAINING if draining else InstanceState.ACTIVE
-        return (
-            self._db.transact(
-                lambda tx: tx.count(
-                    self._beat,
-                    id=instance_id,
-                    lifetime=lifetime_us,
-                    state=state.value,
-                    handlers=json.dumps(sorted(handlers)),
-                ),
-                coordination=True,
+        beaten = self._attend(
+            lambda tx: tx.count(
+                self._beat,
+                id=instance_id,
+                lifetime=lifetime_us,
+                state=state.value,
+                handlers=json.dumps(sorted(handlers)),
             )
-            == 1
         )
+        return beaten == 1
+
+    def _attend(self, work: Callable[[Transaction], T]) -> T:
+        """A transaction that finds the schema right, or refuses it for the whole store."""
+
+        def proven(tx: Transaction) -> T:
+            prove_revision(tx)
+            return work(tx)
+
+        try:
+            done = self._db.transact(proven, coordination=True, any_schema=True)
+        except SchemaMismatch as error:
+            self._db.refusal = self._why_refused(error)
+            raise self._db.refusal from None
+        self._db.refusal = None
+        return done
+
+    def _why_refused(self, error: SchemaMismatch) -> SchemaMismatch:
+        """In the words of a start, which say more than those of a statement that has no table."""
+        try:
+            check_revision(self._db, subject="the database")
+        except SchemaMismatch as refusal:
+            return refusal
+        return error
 
     def leave(self, instance: Instance) -> bool:
         """Leave in order; nothing of this instance runs any more."""
 
-        def work(tx: Any) -> bool:
+        def work(tx: Transaction) -> bool:
             left = tx.count(self._leave, id=instance.id) == 1
             if left:
                 add_event(

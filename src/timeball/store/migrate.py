@@ -10,7 +10,7 @@ from alembic.config import Config
 from timeball.clock import pause_us, seconds_to_us
 from timeball.errors import Busy
 from timeball.store.database import Database, Transaction, sql
-from timeball.store.revision import current_revision, refuse_newer
+from timeball.store.revision import current_revision, refuse_newer, refuse_unrecorded
 
 TRIES_MAX = 60
 PAUSE_SECONDS = 0.25
@@ -24,9 +24,11 @@ def upgrade_schema(database: Database, namespace: str, *, reseed: bool = False) 
     """
     before = current_revision(database)
     refuse_newer(database, before)
+    if before is None:
+        refuse_unrecorded(database, database.safe_url)
     for attempt in range(TRIES_MAX):
         try:
-            with database.transaction() as tx, tx.migration_lock() as connection:
+            with database.transaction(any_schema=True) as tx, tx.migration_lock() as connection:
                 config = Config()
                 config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
                 config.attributes["connection"] = connection

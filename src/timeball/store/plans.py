@@ -161,20 +161,26 @@ class Plans:
 
         def work(tx: Transaction) -> int:
             self._leases.prove(tx, term)
-            moves = [(p.job_id, p.version, p.cursor_before, p.cursor_after, p.next_due_at, tzdata) for p in ordered]
-            ids = tx.list([p.job_id for p in ordered])
-            tx.all(self._lock, ids=ids)
-            moved = {row[0] for row in tx.all(self._move, ids=ids, **tx.rows("cursors", moves, 6))}
-            now = tx.now()
-            rows = [_run_row(p, tick, now) for p in ordered if p.job_id in moved for tick in p.ticks]
-            if not rows:
-                return 0
-            inserted = tx.count(self._insert, **tx.rows("ticks", rows, 15))
-            if any(row[5] == "planned" and row[2] <= now for row in rows):
-                tx.notify(work_channel(term.namespace))
-            return inserted
+            tx.all(self._lock, ids=tx.list([p.job_id for p in ordered]))
+            return self.insert(tx, term, ordered, tzdata=tzdata)
 
         return self._db.transact(work)
+
+    def insert(self, tx: Transaction, term: Term, plans: Sequence[JobPlan], *, tzdata: str) -> int:
+        """Part of a leader's transaction that has proved its term and locked the jobs: the runs and the cursors."""
+        if not plans:
+            return 0
+        moves = [(p.job_id, p.version, p.cursor_before, p.cursor_after, p.next_due_at, tzdata) for p in plans]
+        ids = tx.list([p.job_id for p in plans])
+        moved = {row[0] for row in tx.all(self._move, ids=ids, **tx.rows("cursors", moves, 6))}
+        now = tx.now()
+        rows = [_run_row(p, tick, now) for p in plans if p.job_id in moved for tick in p.ticks]
+        if not rows:
+            return 0
+        inserted = tx.count(self._insert, **tx.rows("ticks", rows, 15))
+        if any(row[5] == "planned" and row[2] <= now for row in rows):
+            tx.notify(work_channel(term.namespace))
+        return inserted
 
     def last_runs(self, job_ids: Sequence[int]) -> dict[int, LastRun]:
         """The latest scheduled run of each of these jobs that has one."""
@@ -206,9 +212,13 @@ class Plans:
 
         def work(tx: Transaction) -> None:
             self._leases.prove(tx, term)
-            tx.count(self._break, id=job.id, version=job.version, problem=problem[:2000])
+            self.set_aside(tx, job, problem)
 
         self._db.transact(work)
+
+    def set_aside(self, tx: Transaction, job: DueJob, problem: str) -> None:
+        """The same as part of a leader's transaction."""
+        tx.count(self._break, id=job.id, version=job.version, problem=problem[:2000])
 
 
 def _run_row(plan: JobPlan, tick: PlannedTick, now: int) -> Row:

@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from timeball.errors import Busy, Corrupt, Duplicate, SchemaMismatch, StoreError, Unavailable
 from timeball.store.bounded import bound, patience
+from timeball.store.refusals import refusal_of
 
 SERVER_MIN = 140000  # EXTRACT gives exact numerics, so microseconds survive
 LOCK_SECONDS = 2
@@ -22,6 +23,7 @@ IDLE_IN_TRANSACTION_SECONDS = 2
 READ_ONLY = "25006"
 MIGRATION_SECONDS = 300
 MIGRATION_LOCK_KEY = 0x7169_6D65_6261_6C6C & 0x7FFF_FFFF_FFFF_FFFF
+HOLD_SPACE = 0x7469_6D65
 LISTEN_SLICE_SECONDS = 0.5
 LISTEN_BACKOFF_SECONDS = 1.0
 
@@ -84,6 +86,14 @@ class PostgresDialect:
         """An array, made once; the rows are then addressed by primary key."""
         return f"= ANY(ARRAY({select}))"
 
+    def hold(self, key: str) -> str:
+        """A shared advisory lock of the transaction: nobody but who asks for `unheld` ever meets it."""
+        return f"SELECT pg_advisory_xact_lock_shared({_advisory(key)})"
+
+    def unheld(self, key: str) -> str:
+        """The same lock, alone, without waiting."""
+        return f"pg_try_advisory_xact_lock({_advisory(key)})"
+
     def rows(self, alias: str, bind: str, **columns: str) -> str:
         """Rows out of parallel arrays; `position` counts from 1."""
         arrays = ", ".join(f"CAST(:{bind}_{i} AS {kind}[])" for i, kind in enumerate(columns.values()))
@@ -136,6 +146,11 @@ class PostgresDialect:
             yield
 
 
+def _advisory(key: str) -> str:
+    """Two numbers: a space of keys that applications rarely use, and then our own part of it."""
+    return f"{HOLD_SPACE}, CAST(mod({key}, 2147483647) AS INTEGER)"
+
+
 def _preparer(statement_timeout_seconds: float) -> Callable[[Any, Any], None]:
     limits = {
         "statement_timeout": f"{int(statement_timeout_seconds * 1000)}ms",
@@ -182,13 +197,14 @@ _BUSY = {"40001", "40P01", "55P03", "57014"}
 _UNAVAILABLE = {READ_ONLY, "57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
 _UNAVAILABLE_CLASSES = ("08", "53", "58")
 """Connections; what the server has no more of (disk, memory, sessions); the server's own input and output."""
+AWAY = "is the server up? host and port in the URL are where it listens"
 _SCHEMA = {"42P01", "42703", "3F000"}
 _CORRUPT = {"XX001", "XX002"}
 
 
 def _classify(error: BaseException | None, *, broken: bool) -> StoreError:  # noqa: PLR0911 - a table
     state = getattr(error, "sqlstate", None)
-    text = f"PostgreSQL: {str(error).strip()}"
+    text = f"PostgreSQL: {_words(error)}"
     if state == "23505":
         return Duplicate(text)
     if state in _BUSY:
@@ -199,9 +215,17 @@ def _classify(error: BaseException | None, *, broken: bool) -> StoreError:  # no
         return SchemaMismatch(text, hint="timeball db upgrade")
     if state in _CORRUPT:
         return Corrupt(text)
+    if state is None and not broken and (refusal := refusal_of(text)) is not None:
+        return refusal
     if state is None and isinstance(error, psycopg.OperationalError):
-        return Unavailable(text)
+        return Unavailable(text, hint=AWAY if "Connection refused" in text else None)
     return StoreError(text)
+
+
+def _words(error: BaseException | None) -> str:
+    """On one line, without the part of a statement that is pointed at."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return " ".join(line for line in lines if line and line != "^" and not line.startswith("LINE "))
 
 
 def _listen(url: str, channel: str, wake: Callable[[], None], stop: threading.Event) -> None:

@@ -44,6 +44,7 @@ class Purges:
         )
         self._attempts = sql(f"DELETE FROM timeball_attempt WHERE run_id {ids}")
         self._outputs = sql(f"DELETE FROM timeball_output WHERE run_id {ids}")
+        self._progress = sql(f"DELETE FROM timeball_progress WHERE run_id {ids}")
         self._events = sql(
             "DELETE FROM timeball_event WHERE id IN (SELECT id FROM timeball_event WHERE at < :before "
             "AND namespace = :namespace ORDER BY at LIMIT :limit)"
@@ -115,7 +116,7 @@ class Purges:
         if not runs:
             return
         ids = tx.list(sorted(run_id for run_id, _, _ in runs))
-        for statement in (self._outputs, self._attempts, self._runs):
+        for statement in (self._outputs, self._progress, self._attempts, self._runs):
             tx.count(statement, ids=ids)
         gone: dict[int, int] = {}
         for _, job_id, due_at in runs:

@@ -91,17 +91,18 @@ class Reaps:
             f"WHERE instance_id {gone} AND state = 'claimed'"
         )
         self._orphans = sql(
-            "SELECT r.id, r.job_id, r.attempt, r.fence, r.lost_count, i.id, i.name, v.definition "
-            "FROM timeball_instance i JOIN timeball_run r ON r.instance_id = i.id AND r.state = 'running' "
-            "JOIN timeball_job_version v ON v.job_id = r.job_id AND v.version = r.job_version "
-            "WHERE i.namespace = :namespace AND i.state IN ('expired', 'stopped') ORDER BY r.id LIMIT :limit"
+            f"SELECT r.id, r.job_id, r.attempt, r.fence, r.lost_count, i.id, i.name, v.definition "
+            f"FROM timeball_instance i JOIN timeball_run r ON r.instance_id = i.id AND r.state = 'running' "
+            f"JOIN timeball_job_version v ON v.job_id = r.job_id AND v.version = r.job_version "
+            f"WHERE i.namespace = :namespace AND i.state IN ('expired', 'stopped') AND {d.unheld('r.id')} "
+            f"ORDER BY r.id LIMIT :limit"
         )
         lost = d.rows("v", "losts", id="BIGINT", attempt="INTEGER", fence="BIGINT", reason="TEXT")
         self._lose = sql(
             f"UPDATE timeball_run SET state = 'lost', reason = v.reason, ended_at = {d.now}, "
             f"lost_count = timeball_run.lost_count + 1 FROM {lost} WHERE timeball_run.id {ids} "
             f"AND timeball_run.id = v.id AND timeball_run.attempt = v.attempt AND timeball_run.fence = v.fence "
-            f"AND timeball_run.state = 'running' RETURNING timeball_run.id"
+            f"AND timeball_run.state = 'running' AND {d.unheld('timeball_run.id')} RETURNING timeball_run.id"
         )
         self._keep_record = sql(keep_record(f"WHERE id {ids}"))
         self._rerun = sql(
@@ -109,7 +110,7 @@ class Reaps:
             f"start_by = :never, instance_id = NULL, fence = NULL, claimed_at = NULL, started_at = NULL, begun_at = NULL, "
             f"ended_at = NULL, reason = NULL, cancel_reason = NULL WHERE id {ids} AND state = 'lost' "
             f"AND (SELECT j.version FROM timeball_job j WHERE j.id = timeball_run.job_id "
-            f"AND (j.state = 'active' OR (timeball_run.kind <> 'scheduled' AND j.state = 'stopped'))) = job_version"
+            f"AND (j.state = 'active' OR (timeball_run.kind <> 'scheduled' AND j.state IN ('stopped', 'paused')))) = job_version"
         )
         self._lock_jobs = sql(
             f"SELECT id FROM timeball_job WHERE id {d.any_of('jobs', 'BIGINT')} ORDER BY id {d.lock_shared}"
@@ -160,7 +161,7 @@ class Reaps:
         return self._db.transact(work)
 
     def orphans(self, term: Term, *, limit: int = 200) -> list[Orphan]:
-        """Runs that are running on an instance that has expired or left."""
+        """Runs that are running on an instance that has expired or left, and that no transaction of theirs holds."""
         rows = self._db.read(lambda tx: tx.all(self._orphans, namespace=term.namespace, limit=limit))
         return [
             Orphan(
@@ -179,7 +180,8 @@ class Reaps:
     def lose(self, term: Term, losses: Sequence[LostRun]) -> int:
         """Mark orphans lost and plan those again that their job wants again; how many were still running.
 
-        An owner that settles at the same moment and commits first wins: its run is not running any more.
+        An owner that settles at the same moment and commits first wins: its run is not running any more. A run whose
+        own transaction has checked its fence (see `fences`) is left for later: that transaction may still commit.
         """
         ordered = sorted(losses, key=lambda loss: loss.orphan.run_id)
 

@@ -13,16 +13,20 @@ from timeball.store.database import Database, Row, Transaction, sql
 _COLUMNS = (
     "r.id, j.name, r.kind, r.due_at, r.ready_at, r.state, r.reason, r.attempt, r.fence, COALESCE(i.name, r.instance_id), "
     "r.claimed_at, r.started_at, r.begun_at, r.ended_at, r.error, r.result, r.job_version, r.ticks, r.last_due_at, r.late, "
-    "r.args, r.cancel_reason"
+    "r.args, r.cancel_reason, p.fraction, p.text, p.at"
 )
 _FROM = (
-    "FROM timeball_run r JOIN timeball_job j ON j.id = r.job_id LEFT JOIN timeball_instance i ON i.id = r.instance_id"
+    "FROM timeball_run r JOIN timeball_job j ON j.id = r.job_id LEFT JOIN timeball_instance i ON i.id = r.instance_id "
+    "LEFT JOIN timeball_progress p ON p.run_id = r.id AND p.fence = r.fence"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """A run as stored. Instants in microseconds UTC. `instance`: the name of who has or had it."""
+    """A run as stored. Instants in microseconds UTC. `instance`: the name of who has or had it.
+
+    `progress`: 0 to 1, by the word of this attempt's work at `progress_at`; None where it has said nothing.
+    """
 
     id: int
     job: str
@@ -46,6 +50,9 @@ class StoredRun:
     late: bool
     args: str | None
     cancel_reason: str | None
+    progress: float | None = None
+    progress_text: str | None = None
+    progress_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +119,7 @@ class Runs:
         """One run. Raises NotFound."""
         row = self._db.read(lambda tx: tx.one(self._one, namespace=namespace, id=run_id))
         if row is None:
-            raise NotFound(
-                f"there is no run {run_id}", hint="timeball runs list; retention removes old runs", field="id"
-            )
+            raise no_such_run(run_id)
         return _run(row)
 
     def outputs(self, run_id: int, attempt: int) -> list[Output]:
@@ -150,6 +155,11 @@ class Runs:
         """The states of some runs; those that are gone are left out."""
         rows = self._db.read(lambda tx: tx.all(self._states, ids=tx.list(sorted(run_ids))))
         return {row[0]: row[1] for row in rows}
+
+
+def no_such_run(run_id: int) -> NotFound:
+    """The error for a number that no run of the namespace has."""
+    return NotFound(f"there is no run {run_id}", hint="timeball runs list; retention removes old runs", field="id")
 
 
 def _conditions(tx: Transaction, wanted: RunFilter) -> tuple[str, dict[str, Any]]:
@@ -194,4 +204,7 @@ def _run(r: Row) -> StoredRun:
         late=bool(r[19]),
         args=r[20],
         cancel_reason=r[21],
+        progress=r[22],
+        progress_text=r[23],
+        progress_at=r[24],
     )

@@ -6,7 +6,7 @@ the ledger: jobs are never removed before their runs, and a check per inserted r
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Double, Index, Integer, MetaData, String, Table, Text, UniqueConstraint
 from sqlalchemy import text as sql_text
 
 metadata = MetaData()
@@ -40,6 +40,9 @@ job = Table(
     Column("purged_until", BigInteger, nullable=False, server_default="0"),
     Column("declared", Text, nullable=True),
     Column("problem", Text, nullable=True),
+    # While it is paused, as JSON: why, by whom, since when; and when it is resumed by itself.
+    Column("pause", Text, nullable=True),
+    Column("resume_at", BigInteger, nullable=True),
     Column("tzdata", String(20), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
@@ -100,6 +103,8 @@ run = Table(
     Column("ended_at", BigInteger, nullable=True),
     Column("cancel_reason", String(200), nullable=True),
     Column("late", Integer, nullable=False, server_default="0"),
+    # The ids of the limits whose permits it holds while it is running, as `3,17`.
+    Column("limits", _name(), nullable=False, server_default=""),
     Column("error", Text, nullable=True),
     Column("result", Text, nullable=True),
     UniqueConstraint("job_id", "due_at", "salt", name="timeball_run_tick"),
@@ -108,6 +113,7 @@ run = Table(
 
 _CLAIMABLE = sql_text("claimable_at IS NOT NULL")
 _LIVE = sql_text("state IN ('planned', 'claimed', 'running')")
+_LIMITED = sql_text("state = 'running' AND limits <> ''")
 _KEYED = sql_text("idempotency_key IS NOT NULL")
 Index(
     "timeball_run_claimable",
@@ -117,6 +123,7 @@ Index(
     sqlite_where=_CLAIMABLE,
 )
 Index("timeball_run_live", run.c.job_id, run.c.state, postgresql_where=_LIVE, sqlite_where=_LIVE)
+Index("timeball_run_limited", run.c.limits, postgresql_where=_LIMITED, sqlite_where=_LIMITED)
 Index("timeball_run_owner", run.c.instance_id, postgresql_where=_LIVE, sqlite_where=_LIVE)
 Index(
     "timeball_run_idempotency",
@@ -153,6 +160,17 @@ output = Table(
     Column("text", Text, nullable=False),
     Column("bytes_total", BigInteger, nullable=False),
     Column("bytes_cut", BigInteger, nullable=False),
+)
+
+progress = Table(
+    "timeball_progress",
+    metadata,
+    # The last word of a run's attempt, by its fence; without a key to the run's row, which others lock.
+    Column("run_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("fraction", Double, nullable=False),
+    Column("text", String(200), nullable=False),
+    Column("at", BigInteger, nullable=False),
 )
 
 instance = Table(
@@ -200,6 +218,18 @@ event = Table(
     sqlite_autoincrement=True,
 )
 
+reboot = Table(
+    "timeball_reboot",
+    metadata,
+    # Starts of the cluster. While `counted_at` is NULL it is a question: whether anybody lives from before it.
+    Column("namespace", _name(), primary_key=True),
+    Column("opened_at", BigInteger, primary_key=True, autoincrement=False),
+    Column("instance_id", String(32), nullable=False),
+    Column("counted_at", BigInteger, nullable=True),
+)
+_OPEN = sql_text("counted_at IS NULL")
+Index("timeball_reboot_open", reboot.c.namespace, unique=True, postgresql_where=_OPEN, sqlite_where=_OPEN)
+
 calendar = Table(
     "timeball_calendar",
     metadata,
@@ -209,6 +239,49 @@ calendar = Table(
     Column("description", Text, nullable=False),
     Column("version", Integer, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+)
+
+limit = Table(
+    "timeball_limit",
+    metadata,
+    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("namespace", _name(), nullable=False),
+    Column("name", _name(), nullable=False),
+    Column("running_max", Integer, nullable=True),
+    Column("started_max", Integer, nullable=True),
+    Column("window_us", BigInteger, nullable=True),
+    Column("description", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    UniqueConstraint("namespace", "name", name="timeball_limit_name"),
+    sqlite_autoincrement=True,
+)
+
+permit = Table(
+    "timeball_permit",
+    metadata,
+    # One row a limit, locked by starts: apart from its definition, for the reason that gates are apart from jobs.
+    Column("limit_id", BigInteger, primary_key=True, autoincrement=False),
+    # As JSON: `recent`, the starts within the window as [[end of slot, count], …], and `tail_at`.
+    Column("state", Text, nullable=False),
+)
+
+backfill = Table(
+    "timeball_backfill",
+    metadata,
+    # Its runs have the negative of this id as their salt.
+    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("namespace", _name(), nullable=False),
+    Column("job_id", BigInteger, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("ticks", Integer, nullable=False),
+    Column("at_once", Integer, nullable=False),
+    Column("state", String(12), nullable=False),
+    Column("actor", _name(), nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Index("timeball_backfill_open", "namespace", "state"),
+    sqlite_autoincrement=True,
 )
 
 gate = Table(

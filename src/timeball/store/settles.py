@@ -38,6 +38,8 @@ class Settles:
         named = (
             f"timeball_run.id {ids} AND timeball_run.id = v.id AND timeball_run.attempt = v.attempt "
             f"AND timeball_run.fence = v.fence AND timeball_run.state IN ('running', 'lost')"
+            # What is lost by the leader's verdict is not lost once more by its owner's word.
+            f" AND (timeball_run.state = 'running' OR v.state <> 'lost')"
         )
         finals = d.rows(
             "v",
@@ -59,7 +61,7 @@ class Settles:
         )
         self._lock_jobs = sql(
             f"SELECT id, version FROM timeball_job WHERE id {d.any_of('jobs', 'BIGINT')} "
-            f"AND state IN ('active', 'stopped') ORDER BY id {d.lock_shared}"
+            f"AND state IN ('active', 'stopped', 'paused') ORDER BY id {d.lock_shared}"
         )
         self._retriable = sql(
             f"SELECT r.id FROM timeball_run r, timeball_job j WHERE r.id {ids} AND j.id = r.job_id "
@@ -75,8 +77,8 @@ class Settles:
             f"AND timeball_run.attempt = v.attempt AND timeball_run.fence = v.fence"
         )
         self._ended = sql(
-            f"SELECT id, attempt, fence, state FROM timeball_run WHERE id {ids} "
-            f"UNION ALL SELECT run_id, attempt, fence, state FROM timeball_attempt WHERE run_id {ids}"
+            f"SELECT id, attempt, fence, state, begun_at FROM timeball_run WHERE id {ids} "
+            f"UNION ALL SELECT run_id, attempt, fence, state, begun_at FROM timeball_attempt WHERE run_id {ids}"
         )
         outputs = d.rows(
             "v",
@@ -125,11 +127,14 @@ class Settles:
         return self._db.transact(work)
 
     def _written_before(self, tx: Transaction, endings: Sequence[Ending]) -> set[int]:
-        """Endings that an earlier try wrote, whose commit went through though its answer was lost."""
+        """Endings that an earlier try wrote, whose commit went through though its answer was lost.
+
+        Only an owner writes when the work began: a person's word of the same end is none of its writes.
+        """
         if not endings:
             return set()
         found = {tuple(row) for row in tx.all(self._ended, ids=tx.list([e.run_id for e in endings]))}
-        return {e.run_id for e in endings if (e.run_id, e.attempt, e.fence, e.state) in found}
+        return {e.run_id for e in endings if (e.run_id, e.attempt, e.fence, e.state, e.begun_at) in found}
 
     def _plan_again(self, tx: Transaction, endings: Sequence[Ending]) -> None:
         """Further attempts, for jobs that nobody has stopped or changed meanwhile (their rows are locked shared)."""

@@ -46,7 +46,7 @@ class SqliteDialect:
         if not Path(path).resolve().parent.is_dir():
             raise Unavailable(f"the folder of {path} is not there", hint="create it, or name another file")
         engine = create_engine(
-            url,
+            make_url(url).set(drivername="sqlite"),
             poolclass=QueuePool,
             pool_size=pool_size,
             max_overflow=10,
@@ -81,6 +81,16 @@ class SqliteDialect:
         """A plain subquery: the write lock is held already."""
         return f"IN ({select})"
 
+    def hold(self, key: str) -> str:
+        """The write lock, which a write that changes nothing takes."""
+        del key
+        return "UPDATE timeball_counter SET value = value WHERE name = 'fence'"
+
+    def unheld(self, key: str) -> str:
+        """We have the write lock already."""
+        del key
+        return "1 = 1"
+
     def rows(self, alias: str, bind: str, **columns: str) -> str:
         """Rows out of a JSON list of lists; `position` counts from 1."""
         parts = ", ".join(f"json_extract(value, '$[{i}]') AS {name}" for i, name in enumerate(columns))
@@ -107,7 +117,8 @@ class SqliteDialect:
             if any(word in text for word in words):
                 return kind(f"SQLite: {text}")
         if isinstance(error, OperationalError):
-            return Unavailable(f"SQLite: {text}")
+            hint = "a file, not a folder, and the right to write it" if "unable to open" in text else None
+            return Unavailable(f"SQLite: {text}", hint=hint)
         return StoreError(f"SQLite: {text}")
 
     def notify(self, connection: Connection, channel: str) -> None:

@@ -8,23 +8,31 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from timeball.model.cluster import Term
 from timeball.model.job import Definition, Overlap
+from timeball.policy.limits import Permits, Wanting, share
 from timeball.policy.overlap import Candidate, Decision, Elsewhere, Running, Verdict, decide_starts
 from timeball.store.claims import JOB_UNCHANGED, STARTED_COLUMNS, Claim, Started, member_valid
 from timeball.store.database import Database, Transaction, sql
 from timeball.store.leases import Leases
+from timeball.store.permits import PermitCounts
 from timeball.store.schema import NO_LIMIT, REASON_CHARS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartResult:
-    """What became of a batch: started, waiting for their turn (still ours), skipped by policy, or no longer ours."""
+    """What became of a batch.
+
+    Started, waiting for their turn (still ours), parked (given back until a limit may let them start), skipped by
+    policy (and why), or no longer ours.
+    """
 
     started: Sequence[Started]
     waiting: frozenset[int]
-    skipped: frozenset[int]
+    parked: frozenset[int]
+    skipped: Mapping[int, str]
     cancelled: frozenset[int]
 
 
@@ -36,11 +44,21 @@ class _Outdated(Exception):
         self.run_ids = run_ids
 
 
+class _Shared(NamedTuple):
+    """Decisions once limits have been asked; `parked`: from when on those may be claimed again."""
+
+    decisions: Sequence[Decision]
+    permits: Mapping[str, Permits]
+    ids: Mapping[str, int]
+    parked: Mapping[int, int]
+
+
 class Starts:
     """One batch, one transaction."""
 
-    def __init__(self, database: Database, leases: Leases) -> None:
+    def __init__(self, database: Database, leases: Leases, permits: PermitCounts) -> None:
         self._db = database
+        self._permits = permits
         self._leases = leases
         d = database.dialect
         ids = d.any_of("ids", "BIGINT")
@@ -68,6 +86,11 @@ class Starts:
             f"FROM {rows} WHERE timeball_run.id = v.id AND timeball_run.id {ids} AND {ours} "
             f"AND ready_at <= {d.now} + :lead RETURNING timeball_run.id, job_version"
         )
+        parks = d.rows("v", "parks", id="BIGINT", claimable_at="BIGINT")
+        self._park = sql(
+            f"UPDATE timeball_run SET state = 'planned', instance_id = NULL, claimed_at = NULL, "
+            f"claimable_at = v.claimable_at FROM {parks} WHERE timeball_run.id = v.id AND timeball_run.id {ids} AND {ours}"
+        )
         self._keep = sql(f"UPDATE timeball_run SET start_by = :never WHERE id {ids} AND {ours} AND start_by < :never")
         self._cancel = sql(
             f"UPDATE timeball_run SET cancel_reason = 'replaced by a newer run' WHERE id {ids} "
@@ -81,18 +104,20 @@ class Starts:
         definitions: Mapping[tuple[int, int], Definition],
         *,
         lead_us: int,
+        prefetch_us: int = 0,
         term: Term | None = None,
     ) -> StartResult:
         """Start claims that are due within `lead_us`. `definitions` by job id and version, for the overlap policy.
 
         A claim whose run has followed its job to another version, though we have claimed it anew, is left to that
-        newer claim: this one was judged by an old definition.
+        newer claim: this one was judged by an old definition. `prefetch_us`: how early instances claim; what has to
+        wait long for a limit is claimable that much later than its turn may come.
         """
         outdated: frozenset[int] = frozenset()
         while True:
             current = [c for c in claims if c.run_id not in outdated]
             try:
-                return self._start_all(me, current, definitions, lead_us, term)
+                return self._start_all(me, current, definitions, lead_us, prefetch_us, term)
             except _Outdated as error:
                 outdated |= error.run_ids
 
@@ -102,19 +127,27 @@ class Starts:
         claims: Sequence[Claim],
         definitions: Mapping[tuple[int, int], Definition],
         lead_us: int,
+        prefetch_us: int,
         term: Term | None,
     ) -> StartResult:
+        limits = {c.run_id: definitions[(c.job_id, c.job_version)].limits for c in claims}
         versions = {c.run_id: c.job_version for c in claims}
 
         def work(tx: Transaction) -> StartResult:
             if term is not None:
                 self._leases.prove(tx, term)
             decisions = self._decide(tx, claims, definitions, lead_us)
+            shared = self._share(tx, me, decisions, claims, definitions)
             by_verdict: dict[Verdict, list[Decision]] = defaultdict(list)
-            for decision in decisions:
+            for decision in shared.decisions:
                 by_verdict[decision.verdict].append(decision)
+            started = self._started(tx, me, by_verdict[Verdict.START], versions, lead_us)
+            held = {s.run_id: limits[s.run_id] for s in started if limits[s.run_id]}
+            if shared.permits:
+                self._permits.take(tx, held, shared.permits, shared.ids)
             return StartResult(
-                started=self._started(tx, me, by_verdict[Verdict.START], versions, lead_us),
+                started=started,
+                parked=self._parked(tx, me, shared.parked, prefetch_us),
                 waiting=self._waiting(tx, me, by_verdict[Verdict.WAIT], claims, definitions),
                 skipped=self._skipped(tx, me, by_verdict[Verdict.SKIP], versions, lead_us),
                 cancelled=self._replaced(tx, by_verdict[Verdict.WAIT]),
@@ -157,6 +190,46 @@ class Starts:
             decisions += decide_starts(definition, candidates, running[job_id], elsewhere.get(job_id, Elsewhere()))
         return decisions
 
+    def _share(
+        self,
+        tx: Transaction,
+        me: str,
+        decisions: Sequence[Decision],
+        claims: Sequence[Claim],
+        definitions: Mapping[tuple[int, int], Definition],
+    ) -> _Shared:
+        """The same decisions with those turned to waiting that lack a permit of a limit."""
+        by_run = {c.run_id: c for c in claims}
+        wanting: list[Wanting] = []
+        for decision in decisions:
+            claim = by_run[decision.run_id]
+            definition = definitions[(claim.job_id, claim.job_version)]
+            if decision.verdict is Verdict.START and definition.limits:
+                wanting.append(
+                    Wanting(
+                        run_id=claim.run_id,
+                        limits=definition.limits,
+                        priority=definition.priority,
+                        ready_at=claim.ready_at,
+                    )
+                )
+        if not wanting:
+            return _Shared(decisions, {}, {}, {})
+        names = {name for run in wanting for name in run.limits}
+        permits, ids = self._permits.locked(tx, me, names)
+        shares = share(wanting, permits, tx.now())
+        verdicts = dict.fromkeys(shares.turn, Verdict.WAIT) | dict.fromkeys(shares.parked, Verdict.PARK)
+        turned = [
+            Decision(run_id=d.run_id, verdict=verdicts[d.run_id]) if d.run_id in verdicts else d for d in decisions
+        ]
+        return _Shared(turned, permits, ids, shares.parked)
+
+    def _parked(self, tx: Transaction, me: str, parked: Mapping[int, int], prefetch_us: int) -> frozenset[int]:
+        if parked:
+            rows = [(run_id, at + prefetch_us) for run_id, at in sorted(parked.items())]
+            tx.count(self._park, me=me, ids=tx.list([r[0] for r in rows]), **tx.rows("parks", rows, 2))
+        return frozenset(parked)
+
     def _due_elsewhere(
         self,
         tx: Transaction,
@@ -185,16 +258,17 @@ class Starts:
 
     def _skipped(
         self, tx: Transaction, me: str, decisions: Sequence[Decision], versions: Mapping[int, int], lead_us: int
-    ) -> frozenset[int]:
+    ) -> dict[int, str]:
         if not decisions:
-            return frozenset()
+            return {}
         tx.join_by_hash()
         ordered = sorted(decisions, key=lambda d: d.run_id)
         rows = [(d.run_id, (d.reason or "")[:REASON_CHARS_MAX]) for d in ordered]
         ids = tx.list([r[0] for r in rows])
         changed = tx.all(self._skip, me=me, ids=ids, lead=lead_us, **tx.rows("skips", rows, 2))
         _refuse_outdated([(row[0], row[1]) for row in changed], versions)
-        return frozenset(row[0] for row in changed)
+        reasons = dict(rows)
+        return {row[0]: reasons[row[0]] for row in changed}
 
     def _waiting(
         self,

@@ -12,33 +12,48 @@ from typing import Any
 
 from timeball.clock import monotonic_us, seconds_to_us
 from timeball.errors import TargetError
+from timeball.executors.command.allowed import Allowed
+from timeball.executors.command.link import Link
 from timeball.executors.command.process import Process
-from timeball.executors.command.target import check_allowed, read_target
+from timeball.executors.command.target import read_target
 from timeball.executors.contract import Report
 from timeball.executors.registry import refused
 from timeball.model.run import Work
 from timeball.model.states import State
 
-POLL_SECONDS = 0.05
-"""How often exits are looked for on systems without process descriptors."""
 IDLE_SECONDS = 5.0
+WAITING_SECONDS = 0.01
+"""How often a launcher that is behind is looked at, while commands wait for it."""
 KILL_WAIT_SECONDS = 2.0
 _log = logging.getLogger("timeball.executors")
 
 
 class CommandExecutor:
-    """Runs argv without a shell. `allow`: patterns for the executable; empty means that commands are off."""
+    """Runs commands. `allow`: patterns for the executable; without any, and without `shell`, commands are off.
+
+    `shell`: whether a job may give a text to the shell. `link`: to the launcher, by default as this system can.
+    """
 
     kind = "command"
 
-    def __init__(self, allow: Sequence[str], output_bytes_max: int, grace_seconds: float) -> None:
-        self._allow = tuple(allow)
+    def __init__(
+        self,
+        allow: Sequence[str],
+        output_bytes_max: int,
+        grace_seconds: float,
+        *,
+        shell: bool = False,
+        link: Link | None = None,
+    ) -> None:
+        self._allowed = Allowed(patterns=tuple(allow), shell=shell)
+        self._link = link or Link()
         self._bytes_max = output_bytes_max
         self._grace_seconds = grace_seconds
         self._lock = threading.Lock()
         self._orders: deque[Callable[[], None]] = deque()
         self._known: dict[int, Work] = {}
         self._processes: dict[int, Process] = {}
+        self._waiting: dict[int, tuple[Work, Report]] = {}
         self._selector: selectors.BaseSelector | None = None
         self._wake_write = -1
         self._thread: threading.Thread | None = None
@@ -47,7 +62,7 @@ class CommandExecutor:
 
     def handlers(self) -> Sequence[str]:
         """This instance takes commands only when the operator allows some."""
-        return (self.kind,) if self._allow else ()
+        return (self.kind,) if self._allowed.anything else ()
 
     def handler_of(self, target: Mapping[str, Any]) -> str:
         """Every command needs the same: an instance that runs commands."""
@@ -57,7 +72,7 @@ class CommandExecutor:
         """Refuse a target that is malformed or not allowed. Raises TargetError."""
         if args:
             raise TargetError("a command takes no args", hint="put them into argv", field="args")
-        check_allowed(read_target(target), self._allow)
+        self._allowed.check(read_target(target))
 
     def submit(self, batch: Sequence[Work], report: Report) -> None:
         """Start each command; trouble is an outcome."""
@@ -69,7 +84,7 @@ class CommandExecutor:
             for work in batch:
                 report(refused(work, "start", "this instance is ending"))
             return
-        self._order(lambda: [self._begin(work, report) for work in batch])
+        self._order(lambda: self._waiting.update({work.run_id: (work, report) for work in batch}))
 
     def cancel(self, run_id: int, reason: str, *, grace_seconds: float | None = None) -> bool:
         """TERM to the whole process group, KILL after the grace, or after `grace_seconds` where that is sooner."""
@@ -138,7 +153,10 @@ class CommandExecutor:
                 self._handle(selector, key, wake)
             while self._orders:
                 self._orders.popleft()()
-            pause = self._look_at_all(selector)
+            pause = min(self._look_at_all(), self._begin_waiting())
+        for process in self._processes.values():
+            process.let_go()
+        self._link.close()
         selector.close()
         os.close(wake)
 
@@ -146,31 +164,39 @@ class CommandExecutor:
         process: Process | None = key.data
         if process is None:
             os.read(wake, 65_536)
-        elif key.fd == process.pidfd:
+        elif key.fd in process.streams:
+            if not process.read(key.fd):
+                selector.unregister(key.fd)
+        elif process.control is not None and not process.hear():
             self._finish(selector, process)
-        elif key.fd in process.streams and not process.read(key.fd):
-            selector.unregister(key.fd)
 
-    def _look_at_all(self, selector: selectors.BaseSelector) -> float:
+    def _look_at_all(self) -> float:
         now, pause = monotonic_us(), IDLE_SECONDS
         for process in list(self._processes.values()):
-            if process.pidfd is None:
-                if process.ended():
-                    self._finish(selector, process)
-                    continue
-                pause = min(pause, POLL_SECONDS)
             at = process.tick(now)
             if at is not None:
                 pause = min(pause, max(0.001, (at - now) / seconds_to_us(1)))
         return pause
 
+    def _begin_waiting(self) -> float:
+        """Begin what waits for the launcher, in order, as far as it takes more; seconds until the next look."""
+        while self._waiting and self._link.ready():
+            self._begin(*self._waiting.pop(next(iter(self._waiting))))
+        return WAITING_SECONDS if self._waiting else IDLE_SECONDS
+
     def _begin(self, work: Work, report: Report) -> None:
         process: Process | None = None
         try:
             target = read_target(work.target)
-            process = Process(work, target, bytes_max=self._bytes_max, grace_seconds=self._grace_seconds, report=report)
-            if not process.start():
+            path = self._allowed.check(target)
+            process = Process(
+                work, target, path, bytes_max=self._bytes_max, grace_seconds=self._grace_seconds, report=report
+            )
+            if not process.start(self._link):
                 process = None
+        except TargetError as error:
+            report(refused(work, "target", str(error)))
+            process = None
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this run's alone
             _log.exception("run %s of job %r could not be started", work.run_id, work.job)
             report(refused(work, "start", f"{type(error).__name__}: {error}"))
@@ -180,18 +206,22 @@ class CommandExecutor:
             return
         self._processes[work.run_id] = process
         assert self._selector is not None
-        for descriptor in process.streams:
-            self._selector.register(descriptor, selectors.EVENT_READ, process)
-        if process.pidfd is not None:
-            self._selector.register(process.pidfd, selectors.EVENT_READ, process)
+        for descriptor in (*process.streams, process.control):
+            if descriptor is not None:
+                self._selector.register(descriptor, selectors.EVENT_READ, process)
 
     def _end(self, run_id: int, reason: str, kill_by: int | None = None) -> None:
         process = self._processes.get(run_id)
         if process is not None:
             process.end(State.CANCELLED, "cancelled", reason, kill_by=kill_by)
+        elif run_id in self._waiting:
+            work, report = self._waiting.pop(run_id)
+            outcome = refused(work, "cancelled", f"{reason}; it had not begun")
+            report(outcome._replace(state=State.CANCELLED))
+            self._forget(run_id)
 
     def _finish(self, selector: selectors.BaseSelector, process: Process) -> None:
-        for descriptor in (*process.streams, process.pidfd):
+        for descriptor in (*process.streams, process.control):
             if descriptor is not None and descriptor in selector.get_map():
                 selector.unregister(descriptor)
         self._processes.pop(process.work.run_id, None)

@@ -11,10 +11,13 @@ from timeball.clock import monotonic_us, seconds_to_us
 from timeball.executors.capture import BoundedCapture
 from timeball.executors.contract import Report
 from timeball.executors.function.context import RunContext
+from timeball.executors.function.endings import Fail, Retry, Skip
+from timeball.executors.function.shape import Shape
 from timeball.model.run import Outcome, Output, Work
 from timeball.model.states import State
 
 RESULT_CHARS_MAX = 4096
+SKIP_CHARS_MAX = 200
 Verdict = tuple[State, str, str]
 
 
@@ -22,32 +25,32 @@ class Call:
     """Whoever comes first begins it; whoever comes first tells its end; the others find it taken. Safe for threads."""
 
     __slots__ = (
-        "_bytes_max",
-        "_function",
         "_to_begin",
         "_to_tell",
-        "_wants_run",
         "begun_at",
         "context",
         "deadline",
         "ending",
         "key",
         "on_told",
+        "shape",
         "work",
     )
 
     def __init__(
-        self, work: Work, function: Callable[..., Any], report: Report, bytes_max: int, *, wants_run: bool
+        self,
+        work: Work,
+        shape: Shape,
+        report: Report,
+        context: RunContext,
     ) -> None:
         self.work = work
         self.key = (work.run_id, work.attempt)
-        self.context = RunContext(work, bytes_max)
+        self.context = context
+        self.shape = shape
         self.begun_at = 0
         self.deadline: int | None = None
         self.ending: Verdict | None = None
-        self._function = function
-        self._wants_run = wants_run
-        self._bytes_max = bytes_max
         self._to_begin = [True]  # popping from a list is atomic
         self._to_tell = [report]
         self.on_told: Callable[[Call], None] = _nobody
@@ -75,8 +78,9 @@ class Call:
 
     def invoke(self) -> Any:
         """Call the function; what it returns or raises is the caller's to handle."""
-        args = self.work.args
-        return self._function(self.context, **args) if self._wants_run else self._function(**args)
+        shape = self.shape
+        args = shape.arguments.read(self.work.args)
+        return shape.function(self.context, **args) if shape.wants_run else shape.function(**args)
 
     def ask_to_end(self, verdict: Verdict) -> None:
         """Remember why it is to end; the first reason counts."""
@@ -102,12 +106,19 @@ class Call:
         """Tell that the function raised, whatever it is, SystemExit too."""
         if self.ending is not None:
             self.tell(*self.ending)
-            return
-        capture = BoundedCapture(self._bytes_max)
-        capture.add("".join(traceback.format_exception(error)).encode("utf-8", "replace"))
-        output = capture.output("traceback")
-        text = _words(error)
-        self.tell(State.FAILED, "exception", text, None, () if output is None else (output,))
+        elif isinstance(error, Skip):
+            if len(error.why) > SKIP_CHARS_MAX:
+                self.context.log(error.why)
+            self.tell(State.SKIPPED, error.why[:SKIP_CHARS_MAX] or "the function had nothing to do")
+        elif isinstance(error, Retry):
+            after_us = None if error.after_seconds is None else seconds_to_us(error.after_seconds)
+            why = error.why or "the function asked to be tried again"
+            self.tell(State.FAILED, "retry", why, outputs=self._traceback(error), retry=True, retry_after_us=after_us)
+        elif isinstance(error, Fail):
+            retry = None if error.retry else False
+            self.tell(State.FAILED, "fail", error.why, outputs=self._traceback(error), retry=retry)
+        else:
+            self.tell(State.FAILED, "exception", _words(error), outputs=self._traceback(error))
 
     def tell(
         self,
@@ -116,6 +127,9 @@ class Call:
         error: str | None = None,
         result: str | None = None,
         outputs: tuple[Output, ...] = (),
+        *,
+        retry: bool | None = None,
+        retry_after_us: int | None = None,
     ) -> bool:
         """Tell the outcome, unless somebody has told one."""
         try:
@@ -135,10 +149,18 @@ class Call:
                 error=error,
                 result=result,
                 outputs=(*self.context.outputs(), *outputs),
+                retry=retry,
+                retry_after_us=retry_after_us,
             )
         )
         self.on_told(self)
         return True
+
+    def _traceback(self, error: BaseException) -> tuple[Output, ...]:
+        capture = BoundedCapture(self.context.bytes_max)
+        capture.add("".join(traceback.format_exception(error)).encode("utf-8", "replace"))
+        output = capture.output("traceback")
+        return () if output is None else (output,)
 
     def _as_json(self, value: object) -> str | None:
         try:

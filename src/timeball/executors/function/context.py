@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from timeball.clock import local_instant
-from timeball.executors.capture import BoundedCapture
+from timeball.executors.capture import BoundedCapture, harmless
+from timeball.executors.function.fence import CheckFence, Fence
 from timeball.model.run import Output, Work
+
+PROGRESS_CHARS_MAX = 200
 
 
 class RunContext:
@@ -17,21 +20,29 @@ class RunContext:
 
     `id`, `job`, `namespace`, `kind`, `attempt`, `args`; `due_at`: the tick, an aware datetime in UTC; `due_at_us`:
     the same in microseconds since the epoch; `fence`: rises with every attempt, for the far side to refuse older ones;
+    `fence.check(connection)` proves in a transaction of the job's own that this attempt counts;
     `cancel_reason`: why the work has been asked to end, in words, empty while it has not.
     """
 
-    def __init__(self, work: Work, bytes_max: int) -> None:
+    def __init__(
+        self,
+        work: Work,
+        bytes_max: int,
+        check_fence: CheckFence | None = None,
+        on_progress: Callable[[RunContext], None] = lambda _: None,
+    ) -> None:
         self.id = work.run_id
         self.job = work.job
         self.namespace = work.namespace
         self.kind = work.kind.value
         self.attempt = work.attempt
-        self.fence = work.fence
+        self.fence = Fence(work, check_fence)
         self.args: Mapping[str, Any] = work.args
         self.due_at_us = work.due_at
         self.progress_fraction: float | None = None
         self.progress_text = ""
-        self._bytes_max = bytes_max
+        self._on_progress = on_progress
+        self.bytes_max = bytes_max
         self._log: BoundedCapture | None = None
         self._cancelled: threading.Event | None = None
         self.cancel_reason = ""
@@ -46,12 +57,14 @@ class RunContext:
         """Add a line to the run's output (stream `log`), bounded: head and tail are kept."""
         with self._lock:
             if self._log is None:
-                self._log = BoundedCapture(self._bytes_max)
+                self._log = BoundedCapture(self.bytes_max)
             self._log.add(f"{text}\n".encode("utf-8", "backslashreplace"))
 
     def progress(self, fraction: float, text: str = "") -> None:
-        """Say how far the work is: 0 to 1, and a few words."""
-        self.progress_fraction, self.progress_text = min(1.0, max(0.0, fraction)), text
+        """Say how far the work is: 0 to 1, and a few words (200 characters). Seen from any instance within seconds."""
+        self.progress_fraction = min(1.0, max(0.0, float(fraction)))
+        self.progress_text = harmless(str(text))[:PROGRESS_CHARS_MAX]
+        self._on_progress(self)
 
     @property
     def cancelled(self) -> bool:

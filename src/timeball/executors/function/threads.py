@@ -82,7 +82,7 @@ class JobThreads:
         except BaseException as error:  # noqa: BLE001 - whatever a function raises ends its own run only
             raised = error
         if os.getpid() != home:  # a child that the function forked: the run is the parent's to tell
-            os._exit(_child_status(raised))
+            os._exit(child_status(raised))
         if raised is None:
             call.returned(value)
         else:
@@ -97,8 +97,8 @@ class JobThreads:
             return self._threads > self._max + min(len(self._hung), self._max)
 
 
-def _child_status(raised: BaseException | None) -> int:
-    """What Python would end with."""
+def child_status(raised: BaseException | None) -> int:
+    """What Python would end a child with that a function has forked."""
     if raised is None:
         return 0
     code = raised.code if isinstance(raised, SystemExit) else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from timeball.model.calendar import Source
 from timeball.service.importers.days import Imported, Years, day_rules, extra
 
 NAMED_MAX = 40
+_IN_PART = re.compile(r"available only from \d{4} to (\d{4})")
 
 
 def import_country(country: str, subdivision: str | None, years: Years) -> Imported:
@@ -21,7 +23,7 @@ def import_country(country: str, subdivision: str | None, years: Years) -> Impor
     with warnings.catch_warnings(record=True) as said:  # it warns of years that it knows only in part
         warnings.simplefilter("always")
         span = range(years.first, years.last + 1)
-        found: Mapping[Any, str] = package.country_holidays(country, subdiv=subdivision, years=span)
+        found: Any = package.country_holidays(country, subdiv=subdivision, years=span)
     days = {day: name for day, name in found.items() if years.first <= day.year <= years.last}
     place = country if subdivision is None else f"{country}-{subdivision}"
     if not days:
@@ -30,10 +32,20 @@ def import_country(country: str, subdivision: str | None, years: Years) -> Impor
     notes = [f"{place}: {text}" for text in dict.fromkeys(str(warning.message) for warning in said)]
     if last < years.last:
         notes.append(f"no holidays of {place} are known after {last}")
-    if any("estimated" in name for name in days.values()):
+    if any(_estimated(found, name) for name in days.values()):
         notes.append(f"some days of {place} are estimates: they depend on the sight of the moon")
-    source = Source(what=f"holidays {package.__version__}: {place}, {years}", until=f"{last}-12-31")
+    whole = min([last, *(int(year) for note in notes for year in _IN_PART.findall(note))])
+    if whole < last:
+        notes.append(f"the holidays of {place} are known in part only after {whole}")
+    source = Source(what=f"holidays {package.__version__}: {place}, {years}", until=f"{whole}-12-31")
     return Imported(rules=day_rules(days), source=source, notes=notes)
+
+
+def _estimated(found: Any, name: str) -> bool:
+    """Whether a name carries the package's mark for estimates, in the language of country or host."""
+    label: str = getattr(found, "estimated_label", None) or ""
+    marks = {str(found.tr(label)), label, "(estimated)"} if label else {"(estimated)"}
+    return any(mark.replace("%s", "").strip() in name for mark in marks)
 
 
 def _check(known: Mapping[str, Iterable[str]], country: str, subdivision: str | None) -> None:

@@ -157,14 +157,6 @@ def _add_entry(result: Import, context: _Context, number: int, line: str, names:
         result.notes.append(Note(line=number, text=f"NOT imported: {line!r} has too few fields; wanted {wanted}"))
         return
     schedule, user, command = fields[0], fields[1] if with_user else None, fields[-1]
-    if schedule == "@reboot":
-        result.notes.append(
-            Note(
-                line=number,
-                text=f"NOT imported: @reboot {command!r}; a cluster has no one start, run it from your service manager",
-            )
-        )
-        return
     try:
         parse(schedule, timezone=context.timezone)
     except ScheduleError as error:
@@ -186,6 +178,8 @@ def _job(context: _Context, number: int, schedule: str, user: str | None, comman
         target["user"] = user
         others = "" if user == "root" else f" or as {user}"
         notes.append(f"runs as {user}: needs an instance that runs as root{others}")
+    if schedule.casefold() == "@reboot":
+        notes.append("runs once when the cluster starts, on one instance; not whenever a host boots")
     if _both_days(schedule):
         notes.append("day of month OR day of week, as cron reads it: it fires when either matches")
     return ImportedJob(

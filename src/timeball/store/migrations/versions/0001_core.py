@@ -47,6 +47,22 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("run_id", "attempt"),
     )
     op.create_table(
+        "timeball_backfill",
+        sa.Column("id", _id(), autoincrement=True, nullable=False),
+        sa.Column("namespace", _name(200), nullable=False),
+        sa.Column("job_id", sa.BigInteger(), nullable=False),
+        sa.Column("since", sa.BigInteger(), nullable=False),
+        sa.Column("until", sa.BigInteger(), nullable=False),
+        sa.Column("ticks", sa.Integer(), nullable=False),
+        sa.Column("at_once", sa.Integer(), nullable=False),
+        sa.Column("state", sa.String(length=12), nullable=False),
+        sa.Column("actor", _name(200), nullable=False),
+        sa.Column("made_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("timeball_backfill_open", "timeball_backfill", ["namespace", "state"], unique=False)
+    op.create_table(
         "timeball_counter",
         sa.Column("name", _name(200), nullable=False),
         sa.Column("value", sa.BigInteger(), nullable=False),
@@ -105,6 +121,8 @@ def _create_tables() -> None:
         sa.Column("purged_until", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("declared", sa.Text(), nullable=True),
         sa.Column("problem", sa.Text(), nullable=True),
+        sa.Column("pause", sa.Text(), nullable=True),
+        sa.Column("resume_at", sa.BigInteger(), nullable=True),
         sa.Column("tzdata", sa.String(length=20), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
@@ -136,6 +154,27 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("namespace"),
     )
     op.create_table(
+        "timeball_limit",
+        sa.Column("id", _id(), autoincrement=True, nullable=False),
+        sa.Column("namespace", _name(200), nullable=False),
+        sa.Column("name", _name(200), nullable=False),
+        sa.Column("running_max", sa.Integer(), nullable=True),
+        sa.Column("started_max", sa.Integer(), nullable=True),
+        sa.Column("window_us", sa.BigInteger(), nullable=True),
+        sa.Column("description", sa.Text(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("namespace", "name", name="timeball_limit_name"),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "timeball_permit",
+        sa.Column("limit_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("limit_id"),
+    )
+    op.create_table(
         "timeball_output",
         sa.Column("run_id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("attempt", sa.Integer(), autoincrement=False, nullable=False),
@@ -144,6 +183,15 @@ def _create_tables() -> None:
         sa.Column("bytes_total", sa.BigInteger(), nullable=False),
         sa.Column("bytes_cut", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("run_id", "attempt", "stream"),
+    )
+    op.create_table(
+        "timeball_progress",
+        sa.Column("run_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("fence", sa.BigInteger(), nullable=False),
+        sa.Column("fraction", sa.Double(), nullable=False),
+        sa.Column("text", sa.String(length=200), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("run_id"),
     )
     op.create_table(
         "timeball_run",
@@ -176,6 +224,7 @@ def _create_tables() -> None:
         sa.Column("ended_at", sa.BigInteger(), nullable=True),
         sa.Column("cancel_reason", sa.String(length=200), nullable=True),
         sa.Column("late", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("limits", _name(200), server_default="", nullable=False),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("result", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
@@ -205,6 +254,14 @@ def _create_tables() -> None:
         unique=False,
         postgresql_where=sa.text("state IN ('planned', 'claimed', 'running')"),
         sqlite_where=sa.text("state IN ('planned', 'claimed', 'running')"),
+    )
+    op.create_index(
+        "timeball_run_limited",
+        "timeball_run",
+        ["limits"],
+        unique=False,
+        postgresql_where=sa.text("state = 'running' AND limits <> ''"),
+        sqlite_where=sa.text("state = 'running' AND limits <> ''"),
     )
     op.create_index(
         "timeball_run_owner",
