@@ -46,6 +46,7 @@ def postgres_server() -> Generator[str]:
             "fsync": "off",
             "max_connections": 300,
             "shared_buffers": "64MB",
+            "max_wal_size": "64MB",  # it lies in memory, once for each worker
         }
         settings = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         with (folder / "log").open("wb") as log:
@@ -59,8 +60,8 @@ def postgres_server() -> Generator[str]:
         try:
             _wait_ready(server, port, folder / "log")
             yield f"postgresql://postgres@127.0.0.1:{port}"
-            if server.poll() is not None:
-                raise ServerDied(f"code {server.returncode}; its last words:\n{_last_words(folder / 'log')}")
+            if call([*prefix, programs / "pg_ctl", "-D", data, "status"], check=False):  # a restart has another process
+                raise ServerDied(f"code {server.poll()}; its last words:\n{_last_words(folder / 'log')}")
         finally:
             call([*prefix, programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"], check=False)
             _end(server)
@@ -105,11 +106,12 @@ def unprivileged() -> list[str]:
     return ["runuser", "-u", "postgres", "--"]
 
 
-def call(command: list[object], *, check: bool = True) -> None:
-    """Run a program to its end. Raises NoServer when it fails."""
+def call(command: list[object], *, check: bool = True) -> int:
+    """Run a program to its end; its status. Raises NoServer when it fails."""
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd="/")
     if check and done.returncode:
         raise NoServer(f"{command}: {done.stderr}")
+    return done.returncode
 
 
 def _wait_ready(server: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
+from timeball.executors.command.link import Link
 from timeball.executors.command.tree import DescendantTree, name_of, state_of
 
 
@@ -17,6 +18,13 @@ def alive(pid: int) -> bool:
 def below(pid: int) -> list[int]:
     """All that descends from a process and has not ended."""
     return DescendantTree(pid).alive()
+
+
+def launcher_of(link: Link) -> int:
+    """The process that forks for an executor; one that is not there has no number, least of all 0, our own group."""
+    pid = link.pid()
+    assert pid
+    return pid
 
 
 def names_below(pid: int | None) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster.instances import eventually
 from tests.executors.bench_of_work import Outcomes, make_work, output_of
-from tests.executors.processes import alive, below, children, written
+from tests.executors.processes import alive, below, children, launcher_of, names_below, written
 from timeball.executors.command.executor import CommandExecutor
 from timeball.executors.command.link import CAN_ADOPT, UNTAKEN_MAX, Link
 from timeball.executors.command.tree import DescendantTree, name_of
@@ -134,9 +134,9 @@ def test_a_keeper_that_is_killed_fails_its_run_and_leaves_nothing(
     work, other = work_of(stray(pids) + "echo $$ >> " + f"{pids}; sleep 9999"), work_of("sleep 9999")
     executor.submit([work], outcomes)
     eventually(lambda: len(written(pids)) == 2)
-    (keeper,) = children(link.pid() or 0)
+    (keeper,) = children(launcher_of(link))
     executor.submit([other], outcomes)
-    eventually(lambda: len(below(link.pid() or 0)) > len(below(keeper)) + 2)
+    eventually(lambda: len(names_below(link.pid())) > len(below(keeper)) + 2)
     os.kill(keeper, signal.SIGKILL)
     outcome = outcomes.wait(work)[0]
     assert outcome.state is State.FAILED
@@ -173,7 +173,7 @@ def test_a_command_dies_when_its_launcher_and_then_its_keeper_is_killed(
     work = work_of(f"trap '' TERM; echo $$ >> {pids}; while :; do sleep 0.1; done")
     executor.submit([work], outcomes)
     eventually(lambda: len(written(pids)) == 1)
-    launcher = link.pid() or 0
+    launcher = launcher_of(link)
     (keeper,) = children(launcher)
     for pid in (launcher, keeper):
         os.kill(pid, signal.SIGKILL)
@@ -186,7 +186,7 @@ def test_a_launcher_that_is_behind_is_waited_for_with_few_descriptors_on_their_w
 ) -> None:
     monkeypatch.setattr("timeball.executors.command.link.STUCK_US", 10**9)  # a slow host is no stuck launcher
     assert run(executor, "true").state is State.SUCCEEDED
-    launcher, outcomes = link.pid() or 0, Outcomes()
+    launcher, outcomes = launcher_of(link), Outcomes()
     before = len(list(Path("/proc/self/fd").iterdir()))
     works = [work_of("true") for _ in range(3 * UNTAKEN_MAX)]
     os.kill(launcher, signal.SIGSTOP)
@@ -268,9 +268,9 @@ def test_signals_to_the_whole_group_leave_launcher_and_keepers_to_the_instance(
 ) -> None:
     outcomes, work = Outcomes(), work_of("trap '' TERM INT HUP; echo ready; while :; do sleep 0.05; done")
     executor.submit([work], outcomes)
-    eventually(lambda: len(below(link.pid() or 0)) >= 2)
+    eventually(lambda: len(names_below(link.pid())) >= 2)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        for pid in (link.pid() or 0, *children(link.pid() or 0)):
+        for pid in (launcher_of(link), *children(launcher_of(link))):
             os.kill(pid, number)
     assert run(executor, "exit 4").error == "exit code 4"
     executor.cancel(work.run_id, "cancelled by anna")

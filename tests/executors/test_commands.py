@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.instances import eventually
 from tests.executors.bench_of_work import Outcomes, make_work, output_of
-from tests.executors.processes import alive, below, names_below, zombies
+from tests.executors.processes import alive, below, launcher_of, names_below, zombies
 from timeball.executors.command.executor import CommandExecutor
 from timeball.executors.command.link import CAN_ADOPT, Link
 from timeball.model.run import Outcome
@@ -84,6 +84,7 @@ def test_a_cancelled_command_says_by_whom(executor: CommandExecutor, link: Link)
     assert executor.cancel(work.run_id, "cancelled by anna")
     outcome = outcomes.wait(work)[0]
     assert (outcome.state, outcome.error) == (State.CANCELLED, "cancelled by anna")
+    eventually(lambda: not executor.running())  # it is forgotten a moment after its report
     assert not executor.cancel(work.run_id, "again")
 
 
@@ -181,7 +182,7 @@ def test_standard_input_is_given(executor: CommandExecutor) -> None:
 
 def test_two_hundred_commands_at_once_leave_nothing_behind(executor: CommandExecutor, link: Link) -> None:
     shell(executor, "true")
-    launcher = link.pid() or 0
+    launcher = launcher_of(link)
     eventually(lambda: not below(launcher) and not zombies(launcher))
     before = descriptors(), threading.active_count(), descriptors(launcher)
     outcomes = Outcomes()
@@ -204,8 +205,7 @@ def test_a_command_holds_its_three_streams_and_nothing_of_ours(executor: Command
 def test_the_end_of_an_executor_ends_its_launcher(link: Link) -> None:
     executor = CommandExecutor(("*",), 1000, 0.3, link=link)
     shell(executor, "true")
-    launcher = link.pid()
-    assert launcher is not None
+    launcher = launcher_of(link)
     assert executor.close(1) == ()
     eventually(lambda: not alive(launcher))
     assert zombies() == []
