@@ -235,15 +235,27 @@ def test_launcher_and_keepers_load_nothing_that_makes_a_fork_dear() -> None:
     assert not {"threading", "logging", "asyncio", "sqlalchemy", "dataclasses"} & set(loaded)
 
 
+def test_what_is_spared_lives_when_all_else_below_a_process_is_killed() -> None:
+    with subprocess.Popen(
+        ["/bin/sh", "-c", "sleep 60 & sleep 60 & wait"]
+    ) as root:  # never our own: servers are below it
+        eventually(lambda: names_below(root.pid) == ["sleep", "sleep"])
+        spared, killed = below(root.pid)
+        try:
+            assert DescendantTree(root.pid).signal(signal.SIGKILL, spare=[spared]) == []
+            eventually(lambda: not alive(killed))
+            assert alive(spared)
+        finally:
+            for pid in (spared, root.pid):
+                os.kill(pid, signal.SIGKILL)
+
+
 def test_a_process_that_took_the_number_of_another_is_not_signalled() -> None:
     ours, theirs = (subprocess.Popen(["/bin/sleep", "60"]) for _ in range(2))
     tree = DescendantTree(ours.pid)
     tree._children = lambda pid: [theirs.pid] if pid == ours.pid else []  # type: ignore[method-assign] - read before it
     try:
         assert tree.signal(signal.SIGKILL) == []
-        assert alive(theirs.pid)
-        assert DescendantTree(os.getpid()).signal(signal.SIGKILL, spare=[theirs.pid]) == []
-        assert ours.wait() == -signal.SIGKILL
         assert alive(theirs.pid)
     finally:
         for process in (ours, theirs):
